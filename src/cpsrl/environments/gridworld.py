@@ -1,0 +1,41 @@
+"""A grid to be crossed again and again, sparse and large."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from cpsrl.environments.options import real, whole
+from cpsrl.mdp import TabularMDP
+
+ACTIONS = ("up", "right", "down", "left")
+STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
+
+
+def gridworld(rows: int = 10, columns: int = 10, slip: float = 0.1) -> TabularMDP:
+    """A grid crossed from corner to corner for ever, with slips to each side; sparse.
+
+    State `row * columns + column`; the start is state 0, the goal the opposite corner. A move goes
+    the way it should with probability 1 - 2 `slip` and to each side with probability `slip`; a
+    move into the wall stays. In the goal every action pays 1 and leads to the start; all else pays
+    0. So the optimal gain is 1 / (1 + D) with D the least expected number of steps from start to
+    goal: 1 / (rows + columns - 1) exactly for `slip` = 0.
+    The slips are those of Russell and Norvig's grid (Artificial Intelligence, section on
+    sequential decision problems), the return to the start makes it continuing.
+    """
+    rows, columns = whole("rows", rows, 1), whole("columns", columns, 1)
+    slip = real("slip", slip, 0.0, 0.5)
+    n = rows * columns
+    row, column = np.divmod(np.arange(n, dtype=np.int32), np.int32(columns))
+    reached = np.empty((n, 4), dtype=np.int32)
+    for move, (down, right) in enumerate(STEPS):
+        inside = np.clip(row + down, 0, rows - 1) * columns
+        reached[:, move] = inside + np.clip(column + right, 0, columns - 1)
+    reached[-1] = 0
+    sides = np.array([[a, (a - 1) % 4, (a + 1) % 4] for a in range(4)])
+    data = np.tile([1.0 - 2.0 * slip, slip, slip], 4 * n)
+    indptr = np.arange(0, 12 * n + 1, 3)
+    transitions = sp.csr_array((data, reached[:, sides].ravel(), indptr), shape=(4 * n, n))
+    transitions.sum_duplicates()
+    transitions.eliminate_zeros()
+    rewards = np.zeros((n, 4))
+    rewards[-1] = 1.0
+    return TabularMDP(transitions, rewards, action_names=ACTIONS)

@@ -1,0 +1,50 @@
+"""Inventory control with lost sales."""
+
+import numpy as np
+from scipy.special import pdtr, pdtrc
+
+from cpsrl.environments.options import real, whole
+from cpsrl.mdp import TabularMDP
+
+
+def inventory(
+    capacity: int = 20,
+    demand: float = 5.0,
+    price: float = 1.0,
+    unit_cost: float = 0.5,
+    holding_cost: float = 0.05,
+    order_cost: float = 1.0,
+) -> TabularMDP:
+    """A shop that orders every evening and loses the sales it has no stock for.
+
+    In the evening s units are in stock, 0..`capacity`, and a are ordered; what exceeds `capacity`
+    is not delivered, so that x = min(s + a, capacity) are there in the morning. The day's demand D
+    is Poisson with mean `demand`; min(D, x) is sold, the rest of the demand is lost, and
+    (x - D)^+ stays. The reward of a day is its expectation
+
+        price E[min(D, x)] - unit_cost (x - s) - holding_cost s - order_cost 1{x > s}.
+
+    Transitions are exact: the whole tail P(D >= x) goes to an empty shop. Starts empty.
+    Puterman (1994), "Markov Decision Processes", section 3.2; with lost sales as in Szepesvari
+    (2010), "Algorithms for Reinforcement Learning". With the defaults the optimal gain is
+    1.7572135376, by ordering up to 17 when at most 3 are left.
+    """
+    capacity = whole("capacity", capacity, 1)
+    mean = real("demand", demand, 0.0, open=True)
+    price, unit_cost = real("price", price), real("unit_cost", unit_cost, 0.0)
+    holding, fixed = real("holding_cost", holding_cost, 0.0), real("order_cost", order_cost, 0.0)
+
+    units = np.arange(capacity + 1)
+    exactly = np.diff(pdtr(units, mean), prepend=0.0)
+    at_least = np.concatenate(([1.0], pdtrc(units[:-1], mean)))
+    left_over = np.zeros((capacity + 1, capacity + 1))
+    for x in units:
+        left_over[x, 0] = at_least[x]
+        left_over[x, 1 : x + 1] = exactly[:x][::-1]
+    sold = np.cumsum(at_least) - 1.0
+
+    stock = units[:, None]
+    morning = np.minimum(stock + units[None, :], capacity)
+    bought = morning - stock
+    rewards = price * sold[morning] - unit_cost * bought - holding * stock - fixed * (bought > 0)
+    return TabularMDP(left_over[morning], rewards)

@@ -1,0 +1,70 @@
+"""RiverSwim, in the variants that carry its name (Strehl and Littman 2008)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpsrl.environments.options import whole
+from cpsrl.mdp import TabularMDP
+from cpsrl.registry import unknown
+
+LEFT, RIGHT = 0, 1
+
+
+@dataclass(frozen=True)
+class River:
+    """What swimming right does at the start, in the middle and at the end, and the two rewards."""
+
+    start: tuple[float, float]
+    """Probabilities of staying and of moving up at the left end."""
+    middle: tuple[float, float, float]
+    """Probabilities of moving down, staying and moving up in between."""
+    end: tuple[float, float]
+    """Probabilities of moving down and of staying at the right end."""
+    left_reward: float
+    """Reward of 'left' in the leftmost state."""
+    right_reward: float
+    """Reward of 'right' in the rightmost state."""
+
+
+VARIANTS = {
+    "osband": River((0.4, 0.6), (0.05, 0.6, 0.35), (0.4, 0.6), 0.005, 1.0),
+    "tsde": River((0.7, 0.3), (0.1, 0.6, 0.3), (0.7, 0.3), 0.2, 1.0),
+    "statrl": River((0.4, 0.6), (0.05, 0.35, 0.6), (0.05, 0.95), 0.1, 0.99),
+    "srl": River((0.6, 0.4), (0.05, 0.55, 0.4), (0.05, 0.95), 0.005, 1.0),
+    "gym-riverswim": River((0.3, 0.7), (0.1, 0.6, 0.3), (0.1, 0.9), 0.005, 1.0),
+}
+
+
+def riverswim(n_states: int = 6, variant: str = "osband") -> TabularMDP:
+    """A chain against the current: a small reward at the near end, a large one at the far end.
+
+    A swimmer starts in the leftmost of `n_states` states. 'left' always moves one state down (or
+    stays, at the left end); 'right' moves up, stays or is carried down with the probabilities of
+    the variant. 'left' in the leftmost state pays little, 'right' in the rightmost state much, all
+    else nothing. From Strehl and Littman (2008), "An analysis of model-based interval estimation
+    for Markov decision processes".
+
+    Variants, with the optimal gain of six states:
+
+    - `osband` (Osband, Russo and Van Roy 2013; Xu, Dong and Van Roy 2024): 7203/16805
+    - `tsde` (Ouyang et al. 2017): 243/1090. The policy that is optimal for gamma = .99 swims left
+      at the left end and gains only .2: gamma must exceed .993474 here.
+    - `statrl` (the statisticalRL library): .9075003039
+    - `srl` (the SRL library): .8750033379
+    - `gym-riverswim` (the gym-riverswim package): .6686320755
+    """
+    n = whole("n_states", n_states, 2)
+    if variant not in VARIANTS:
+        raise unknown("variant", variant, VARIANTS, "riverswim")
+    river = VARIANTS[variant]
+    transitions = np.zeros((n, 2, n))
+    transitions[np.arange(n), LEFT, np.maximum(np.arange(n) - 1, 0)] = 1.0
+    transitions[0, RIGHT, [0, 1]] = river.start
+    for s in range(1, n - 1):
+        transitions[s, RIGHT, s - 1 : s + 2] = river.middle
+    transitions[-1, RIGHT, [-2, -1]] = river.end
+    rewards = np.zeros((n, 2))
+    rewards[0, LEFT] = river.left_reward
+    rewards[-1, RIGHT] = river.right_reward
+    return TabularMDP(transitions, rewards, action_names=("left", "right"))

@@ -1,0 +1,212 @@
+"""State reduction: the one linear solver under every exact quantity of a Markov chain.
+
+Eliminating a state n of a chain censors the chain to the remaining states: paths through n become
+direct steps,
+
+    P_ij <- P_ij + P_in P_nj / e_n,      e_n = sum over remaining j != n of P_nj (+ leave_n),
+
+where the pivot e_n = 1 - P_nn is summed, never subtracted (Grassmann, Taksar and Heyman 1985).
+Nothing cancels, so every entry keeps its relative accuracy however nearly the chain falls apart
+(O'Cinneide 1993). `leave_n` is the probability of leaving for good, 1 - gamma in a discounted
+problem, 0 in an average-reward one.
+
+A state with pivot 0 cannot go to a remaining state and does not leave: it represents a closed class
+of its own and stays. After the elimination there is one such *anchor* for every closed class, so
+that chains with several classes need no separate treatment.
+
+The factored matrix holds, for each eliminated n, the multipliers P_in / e_n in column n above the
+diagonal, the row P_nj left of the diagonal (and in the columns of anchors), and e_n on the
+diagonal; an anchor has 0 there.
+"""
+
+import numpy as np
+
+from cpsrl._compile import jit
+from cpsrl.mdp import Floats, Ints
+
+RARE = 1e-3
+
+
+@jit
+def eliminate(matrix: Floats, leave: Floats, anchors: Ints) -> int:
+    """Factor the transition matrix `(S, S)` in place; return the number of anchors.
+
+    `leave` `(S,)` is used up; `anchors` `(S,)` receives the anchors, largest state first.
+    """
+    n_anchors = 0
+    for n in range(len(matrix) - 1, -1, -1):
+        row = matrix[n]
+        pivot = leave[n]
+        for j in range(n):
+            pivot += row[j]
+        for k in range(n_anchors):
+            pivot += row[anchors[k]]
+        row[n] = pivot
+        if pivot == 0.0:
+            anchors[n_anchors] = n
+            n_anchors += 1
+            continue
+        for i in range(n):
+            into = matrix[i, n]
+            if into != 0.0:
+                into /= pivot
+                matrix[i, n] = into
+                leave[i] += into * leave[n]
+                target = matrix[i]
+                for j in range(n):
+                    target[j] += into * row[j]
+                for k in range(n_anchors):
+                    target[anchors[k]] += into * row[anchors[k]]
+    return n_anchors
+
+
+@jit
+def forward(matrix: Floats, b: Floats) -> None:
+    """Carry the right-hand side `b` `(S,)` through the elimination, in place."""
+    for n in range(len(matrix) - 1, -1, -1):
+        if matrix[n, n] != 0.0:
+            for i in range(n):
+                b[i] += matrix[i, n] * b[n]
+
+
+@jit
+def backward(matrix: Floats, anchors: Ints, n_anchors: int, b: Floats, x: Floats) -> None:
+    """Solve for `x` `(S,)` given its values at the anchors and the forwarded `b`.
+
+    Afterwards x = b0 + P x holds at every state that is not an anchor, b0 being `b` before
+    `forward`. `x` and `b` may be the same array if its anchors already hold x.
+    """
+    for n in range(len(matrix)):
+        row = matrix[n]
+        if row[n] != 0.0:
+            total = b[n]
+            for j in range(n):
+                total += row[j] * x[j]
+            for k in range(n_anchors):
+                if anchors[k] < n:
+                    break
+                total += row[anchors[k]] * x[anchors[k]]
+            x[n] = total / row[n]
+
+
+@jit
+def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
+    """Put the stationary distribution of the anchor's closed class into `weights` `(S,)`."""
+    total = 0.0
+    for n in range(len(matrix)):
+        weights[n] = 1.0 if n == anchor else 0.0
+        if matrix[n, n] != 0.0:
+            for i in range(n):
+                weights[n] += weights[i] * matrix[i, n]
+        total += weights[n]
+    for n in range(len(matrix)):
+        weights[n] /= total
+
+
+@jit
+def evaluate_discounted(matrix: Floats, leave: Floats, reward: Floats, value: Floats) -> None:
+    """Put the solution of V = reward + matrix V into `value`; `leave` is one minus the row sums.
+
+    `matrix` `(S, S)` (gamma times the transition matrix) and `leave` `(S,)` are used up.
+    """
+    anchors = np.empty(len(matrix), np.int64)
+    n_anchors = eliminate(matrix, leave, anchors)
+    value[:] = reward
+    forward(matrix, value)
+    backward(matrix, anchors, n_anchors, value, value)
+
+
+@jit
+def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints) -> int:
+    """Factor the chain `(S, S)` into `matrix`, its states taken in `order`; return the anchors.
+
+    The gain of a closed class is accurate whichever of its states is the anchor, but the bias
+    relative to a state that is hardly ever visited is a small difference of huge numbers. So the
+    states are put in order of their stationary weight if the first order chose such an anchor.
+    `matrix` and `anchors` speak of positions in `order`, which is chosen here.
+    """
+    n_states = len(chain)
+    weights = np.empty(n_states)
+    visits = np.zeros(n_states)
+    for s in range(n_states):
+        order[s] = s
+    matrix[:] = chain
+    n_anchors = eliminate(matrix, np.zeros(n_states), anchors)
+    poor = False
+    for k in range(n_anchors):
+        stationary(matrix, anchors[k], weights)
+        most = 0.0
+        for s in range(n_states):
+            visits[s] += weights[s]
+            most = max(most, weights[s])
+        poor |= weights[anchors[k]] < RARE * most
+    if poor:
+        order[:] = np.argsort(-visits, kind="mergesort")
+        for i in range(n_states):
+            for j in range(n_states):
+                matrix[i, j] = chain[order[i], order[j]]
+        n_anchors = eliminate(matrix, np.zeros(n_states), anchors)
+    return n_anchors
+
+
+@jit
+def evaluate_average(
+    chain: Floats,
+    reward: Floats,
+    matrix: Floats,
+    order: Ints,
+    anchors: Ints,
+    gain: Floats,
+    bias: Floats,
+) -> int:
+    """Put the gain and the bias (with P* h = 0) of a chain into `gain` and `bias` `(S,)`.
+
+    `chain` is the transition matrix `(S, S)`; returns the number of closed classes and leaves the
+    factored chain in `matrix`, `order` and `anchors`.
+    """
+    n_states = len(chain)
+    n_anchors = factor(chain, matrix, order, anchors)
+    total, time, level = reward[order], np.ones(n_states), np.zeros(n_states)
+    forward(matrix, total)
+    forward(matrix, time)
+    for k in range(n_anchors):
+        level[anchors[k]] = total[anchors[k]] / time[anchors[k]]
+    if n_anchors == 1:
+        level[:] = level[anchors[0]]
+    else:
+        backward(matrix, anchors, n_anchors, np.zeros(n_states), level)
+    for i in range(n_states):
+        gain[order[i]] = level[i]
+        total[i] = reward[order[i]] - level[i]
+    potential(matrix, anchors, n_anchors, total)
+    for i in range(n_states):
+        bias[order[i]] = total[i]
+    return n_anchors
+
+
+@jit
+def potential(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats) -> None:
+    """Replace `x` `(S,)`, with P* x = 0, by the h with h = x + P h and P* h = 0, in place."""
+    forward(matrix, x)
+    for k in range(n_anchors):
+        x[anchors[k]] = 0.0
+    backward(matrix, anchors, n_anchors, x, x)
+    average = np.empty(len(matrix))
+    limit(matrix, anchors, n_anchors, x, average)
+    for i in range(len(matrix)):
+        x[i] -= average[i]
+
+
+@jit
+def limit(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats, average: Floats) -> None:
+    """Put P* x into `average` `(S,)`: the long-run average of x from every state."""
+    weights = np.empty(len(matrix))
+    average[:] = 0.0
+    for k in range(n_anchors):
+        stationary(matrix, anchors[k], weights)
+        for s in range(len(matrix)):
+            average[anchors[k]] += weights[s] * x[s]
+    if n_anchors == 1:
+        average[:] = average[anchors[0]]
+    else:
+        backward(matrix, anchors, n_anchors, np.zeros(len(matrix)), average)

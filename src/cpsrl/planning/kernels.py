@@ -1,0 +1,185 @@
+"""Policy iteration for small dense models, as plain array functions.
+
+These are called from Python by `solve_discounted` and `solve_average` and from inside the compiled
+loop of the tabular agents. Every evaluation is exact (`elimination`). An action is exchanged only
+for one that is better by more than the rounding error of the comparison, so the iteration ends; a
+cap on the iterations guards against a cycle among actions that rounding cannot tell apart.
+
+Arrays: `P` (S, A, S), `r` (S, A), `policy` (S,) int64 (the start, and on return the result),
+`matrix` (S, S) scratch.
+"""
+
+import numpy as np
+
+from cpsrl._compile import jit
+from cpsrl.mdp import Floats, Ints
+from cpsrl.planning.elimination import evaluate_average, evaluate_discounted
+
+MOST_ITERATIONS = 1000
+ROUNDING = 4e-15
+FAR_SIGHTED = 1 - 1e-5
+
+
+@jit
+def dot(x: Floats, y: Floats) -> float:
+    """Return the inner product, summed in four lanes (a fixed order that the compiler can use)."""
+    a = b = c = d = 0.0
+    n = len(x)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+    for i in range(whole, n):
+        a += x[i] * y[i]
+    return (a + b) + (c + d)
+
+
+@jit
+def largest(x: Floats) -> float:
+    """Return the largest magnitude in `x`."""
+    most = 0.0
+    for value in x.flat:
+        most = max(most, abs(value))
+    return most
+
+
+@jit
+def discounted_policy_value(
+    P: Floats, r: Floats, gamma: float, policy: Ints, value: Floats, matrix: Floats
+) -> None:
+    """Put the gamma-discounted value of `policy` into `value` `(S,)`."""
+    n_states = len(r)
+    reward = np.empty(n_states)
+    leave = np.empty(n_states)
+    for s in range(n_states):
+        row = P[s, policy[s]]
+        reward[s] = r[s, policy[s]]
+        leave[s] = 1.0 - gamma
+        for j in range(n_states):
+            matrix[s, j] = gamma * row[j]
+    evaluate_discounted(matrix, leave, reward, value)
+
+
+@jit
+def plan_discounted(
+    P: Floats, r: Floats, gamma: float, policy: Ints, value: Floats, matrix: Floats
+) -> int:
+    """Make `policy` gamma-discounted optimal and `value` its value; return the iterations."""
+    n_states, n_actions = r.shape
+    iterations = 0
+    changed = True
+    while changed and iterations < MOST_ITERATIONS:
+        iterations += 1
+        discounted_policy_value(P, r, gamma, policy, value, matrix)
+        slack = ROUNDING * largest(value)
+        changed = False
+        for s in range(n_states):
+            best = value[s] + slack
+            for a in range(n_actions):
+                if a != policy[s]:
+                    candidate = r[s, a] + gamma * dot(P[s, a], value)
+                    if candidate > best:
+                        best = candidate
+                        policy[s] = a
+                        changed = True
+    return iterations
+
+
+@jit
+def bellman_residual(P: Floats, r: Floats, gamma: float, value: Floats) -> float:
+    """Return the largest |max over a of r_a + gamma P_a V - V|."""
+    n_states, n_actions = r.shape
+    residual = 0.0
+    for s in range(n_states):
+        best = -np.inf
+        for a in range(n_actions):
+            best = max(best, r[s, a] + gamma * dot(P[s, a], value))
+        residual = max(residual, abs(best - value[s]))
+    return residual
+
+
+@jit
+def plan_average(
+    P: Floats, r: Floats, policy: Ints, gain: Floats, bias: Floats, matrix: Floats
+) -> int:
+    """Make `policy` gain-optimal, `gain` and `bias` its gain and bias; return the iterations.
+
+    Howard's policy iteration for models with any number of closed classes: first actions that lead
+    to a larger gain, then, where the gain cannot be raised, those with a larger r + P h among the
+    actions that keep it (Puterman 1994, section 9.2). It starts from a discounted optimal policy:
+    from a bad one it would pass through policies that all but never leave a part of the states,
+    whose bias is too large for float64 to tell actions apart.
+    """
+    n_states, n_actions = r.shape
+    plan_discounted(P, r, FAR_SIGHTED, policy, bias, matrix)
+    chain = np.empty((n_states, n_states))
+    reward, shifted = np.empty(n_states), np.empty(n_states)
+    order, anchors = np.empty(n_states, np.int64), np.empty(n_states, np.int64)
+    largest_reward = largest(r)
+    best_gain, stalled, iterations = -np.inf, 0, 0
+    changed = True
+    while changed and iterations < MOST_ITERATIONS:
+        iterations += 1
+        for s in range(n_states):
+            chain[s] = P[s, policy[s]]
+            reward[s] = r[s, policy[s]]
+        n_anchors = evaluate_average(chain, reward, matrix, order, anchors, gain, bias)
+        total = gain.sum()
+        stalled = 0 if total > best_gain else stalled + 1
+        best_gain = max(best_gain, total)
+        if stalled > n_states:
+            break
+        slack_gain = ROUNDING * largest(gain) if n_anchors > 1 else 0.0
+        changed = False
+        for s in range(n_states):
+            current = policy[s]
+            if n_anchors > 1:
+                best = gain[s] + slack_gain
+                for a in range(n_actions):
+                    candidate = dot(P[s, a], gain)
+                    if candidate > best:
+                        best = candidate
+                        policy[s] = a
+                if policy[s] != current:
+                    changed = True
+                    continue
+            local = largest_reward
+            for j in range(n_states):
+                shifted[j] = bias[j] - bias[s]
+            for a in range(n_actions):
+                local = max(local, absolute_dot(P[s, a], shifted))
+            best = gain[s] + ROUNDING * local
+            for a in range(n_actions):
+                if a == current or (n_anchors > 1 and dot(P[s, a], gain) < gain[s] - slack_gain):
+                    continue
+                candidate = r[s, a] + dot(P[s, a], shifted)
+                if candidate > best:
+                    best = candidate
+                    policy[s] = a
+                    changed = True
+    return iterations
+
+
+@jit
+def dense_change(P: Floats, x: Floats) -> Floats:
+    """Return P x - x `(S, A)`; differences of x are taken before they are weighted."""
+    n_states, n_actions = P.shape[:2]
+    change = np.empty((n_states, n_actions))
+    shifted = np.empty(n_states)
+    for s in range(n_states):
+        for j in range(n_states):
+            shifted[j] = x[j] - x[s]
+        for a in range(n_actions):
+            change[s, a] = dot(P[s, a], shifted)
+    return change
+
+
+@jit
+def absolute_dot(x: Floats, y: Floats) -> float:
+    """Return the sum of |x_i y_i|, the scale of the rounding error of `dot`."""
+    total = 0.0
+    for i in range(len(x)):
+        total += abs(x[i] * y[i])
+    return total

@@ -1,0 +1,111 @@
+"""Is gamma large enough? What planning with a discount factor costs in gain.
+
+An agent that plans for the gamma-discounted return settles on a gamma-discounted optimal policy. If
+the gain of that policy is below the optimal gain, by the *planning gap*, its regret grows linearly,
+however well it learns. For all gammas close enough to 1 the gap is 0 (Blackwell 1962), but the set
+of such gammas need not be an interval: staying for .5 beats a cycle through .45, 1, 0, 0 at
+gamma = 0 and at .9, not at .5.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpsrl.mdp import Floats, Ints, TabularMDP
+from cpsrl.planning.average import AverageSolution, solve_average
+from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
+
+TIE = 1e-11
+GAP = 1e-9
+
+
+@dataclass(frozen=True)
+class PlanningGap:
+    """What planning with `gamma` costs.
+
+    Attributes:
+        gamma: the discount factor.
+        policy: `(S,)`, of the gamma-discounted optimal policies one with the largest gain.
+        gain: `(S,)`, its gain.
+        gap: the largest over states of the optimal gain minus this gain; 0 up to 1e-9 of the
+            rewards' scale counts as none.
+    """
+
+    gamma: float
+    policy: Ints
+    gain: Floats
+    gap: float
+
+
+def planning_gap(
+    mdp: TabularMDP, gamma: float, optimal: AverageSolution | None = None
+) -> PlanningGap:
+    """Return the planning gap of `gamma`; `optimal` is `solve_average(mdp)` if already known."""
+    optimal = optimal or solve_average(mdp)
+    scale = float(np.abs(mdp.rewards).max())
+    if scale == 0.0:
+        policy = np.zeros(mdp.n_states, np.int64)
+        return PlanningGap(gamma, policy, np.zeros(mdp.n_states), 0.0)
+    discounted = solve_discounted(mdp, gamma, tol=1e-10 * scale)
+    best = solve_average(_restricted(mdp, gamma, discounted), policy=discounted.policy)
+    gap = float(np.max(optimal.gain - best.gain))
+    gap = gap if gap > GAP * scale + optimal.error else 0.0
+    return PlanningGap(gamma, best.policy, best.gain, gap)
+
+
+def _restricted(mdp: TabularMDP, gamma: float, solution: DiscountedSolution) -> TabularMDP:
+    """Return the MDP in which every action that is not gamma-optimal is replaced by one that is."""
+    n_states, n_actions = mdp.n_states, mdp.n_actions
+    value = solution.value
+    q = mdp.rewards + gamma * (mdp.csr @ value).reshape(n_states, n_actions)
+    slack = TIE * np.abs(value).max() + 2 * solution.error
+    allowed = q >= q.max(axis=1, keepdims=True) - slack
+    action = np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
+    rows = (np.arange(n_states)[:, None] * n_actions + action).ravel()
+    rewards = np.take_along_axis(mdp.rewards, action, axis=1)
+    if mdp.is_sparse:
+        return TabularMDP(mdp.csr[rows], rewards)
+    return TabularMDP(mdp.dense.reshape(-1, n_states)[rows].reshape(mdp.dense.shape), rewards)
+
+
+@dataclass(frozen=True)
+class SufficientGamma:
+    """The smallest gamma above which every gamma (of a scan) has a gain-optimal policy.
+
+    Attributes:
+        gamma: the threshold; 0 when no gamma of the scan falls short, NaN when the largest does.
+        largest: the largest gamma of the scan.
+        points: how many gammas were scanned, evenly in log(1 - gamma).
+        refined: the width to which the threshold was bisected between two scanned gammas.
+    """
+
+    gamma: float
+    largest: float
+    points: int
+    refined: float
+
+
+def sufficient_gamma(
+    mdp: TabularMDP, largest: float = 1 - 1e-6, points: int = 300, refined: float = 1e-10
+) -> SufficientGamma:
+    """Scan gammas from `largest` down to 0 for the first that falls short, then bisect.
+
+    A gap that opens and closes between two neighbouring gammas of the scan is not seen.
+    """
+    optimal = solve_average(mdp)
+    grid = 1 - np.geomspace(1 - largest, 1.0, points)
+    enough, short = np.nan, np.nan
+    for gamma in grid:
+        if planning_gap(mdp, float(gamma), optimal).gap > 0:
+            short = float(gamma)
+            break
+        enough = float(gamma)
+    if np.isnan(enough) or np.isnan(short):
+        return SufficientGamma(0.0 if np.isnan(short) else np.nan, largest, points, refined)
+    while enough - short > refined:
+        middle = (enough + short) / 2
+        if planning_gap(mdp, middle, optimal).gap > 0:
+            short = middle
+        else:
+            enough = middle
+    return SufficientGamma(enough, largest, points, refined)

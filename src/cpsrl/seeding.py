@@ -1,0 +1,51 @@
+"""Randomness: one root seed, one generator for every run and every purpose.
+
+The generator of a purpose (a stream) in run k of root seed s is seeded by
+`SeedSequence(s, spawn_key=(k, number of the stream))`. Run k is therefore the same alone or among
+fifty, and two agents on one run meet the same environment noise.
+"""
+
+from typing import Any
+
+import numpy as np
+
+STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
+
+
+def stream(seed: int, run: int, name: str) -> np.random.Generator:
+    """Return the generator of stream `name` in run `run` of root seed `seed`."""
+    key = (_natural("run", run), STREAMS.index(name))
+    sequence = np.random.SeedSequence(_natural("seed", seed), spawn_key=key)
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+def _natural(what: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise ValueError(f"{what} must be a whole number of at least 0, not {value!r}")
+    return int(value)
+
+
+class Streams:
+    """The generators of one run, one attribute per stream."""
+
+    transition: np.random.Generator
+    reward: np.random.Generator
+    belief: np.random.Generator
+    rule: np.random.Generator
+    action: np.random.Generator
+    model: np.random.Generator
+
+    def __init__(self, seed: int = 0, run: int = 0) -> None:
+        for name in STREAMS:
+            setattr(self, name, stream(seed, run, name))
+
+    def state(self) -> dict[str, Any]:
+        """Return where every generator stands, as a tree of strings and whole numbers."""
+        return {name: getattr(self, name).bit_generator.state for name in STREAMS}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put every generator where `state()` found it."""
+        if sorted(state) != sorted(STREAMS):
+            raise ValueError(f"streams are {', '.join(STREAMS)}; got {', '.join(sorted(state))}")
+        for name in STREAMS:
+            getattr(self, name).bit_generator.state = state[name]

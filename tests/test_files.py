@@ -1,0 +1,345 @@
+import os
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpsrl import TabularMDP
+from cpsrl.environments import environment
+from cpsrl.files import read_mdp, whole_file, write_mdp
+
+TABLES = (".csv", ".parquet")
+
+GOOD = """\
+state,action,next_state,probability,reward
+idle,wait,idle,1,0
+idle,start,busy,1,-0.5
+
+busy,wait,idle,0.25,1
+busy,wait,busy,0.75,1
+busy,start,busy,1,0
+"""
+
+
+def same(first, second):
+    """Whether two MDPs are equal bit for bit, apart from their names and how they are stored."""
+    assert (first.csr != second.csr).nnz == 0
+    np.testing.assert_array_equal(first.rewards, second.rewards)
+    np.testing.assert_array_equal(first.noise, second.noise)
+    np.testing.assert_array_equal(first.initial, second.initial)
+    assert first.state_names == second.state_names
+    assert first.action_names == second.action_names
+    if first.features is None:
+        assert second.features is None
+    else:
+        np.testing.assert_array_equal(first.features, second.features)
+
+
+def with_line(number, text):
+    lines = GOOD.splitlines()
+    lines[number - 1] = text
+    return "\n".join(lines) + "\n"
+
+
+@st.composite
+def mdps(draw):
+    n_states, n_actions = draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    transitions = rng.dirichlet(np.full(n_states, 0.3), size=(n_states, n_actions))
+    rewards = rng.normal(size=(n_states, n_actions)) * 10.0 ** rng.integers(-300, 300)
+    noise = draw(st.sampled_from([0.0, 0.3, "per pair"]))
+    initial = draw(st.integers(0, n_states - 1))
+    if n_states > 1 and draw(st.booleans()):
+        initial = rng.dirichlet(np.ones(n_states))
+    text = st.text(st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=5)
+    names = st.lists(text, min_size=n_states, max_size=n_states, unique=True)
+    return TabularMDP(
+        transitions,
+        rewards,
+        noise=rng.random((n_states, n_actions)) if noise == "per pair" else noise,
+        initial=initial,
+        state_names=draw(st.none() | names.filter(lambda kept: not kept[0].isdecimal())),
+        action_names=draw(st.none() | st.just(["left", "right, then", '"up"'][:n_actions])),
+    )
+
+
+@pytest.mark.parametrize("suffix", [".npz", *TABLES])
+@settings(max_examples=50, deadline=None)
+@given(mdp=mdps())
+def test_round_trips_are_exact(mdp, suffix, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mdp") / f"it{suffix}"
+    write_mdp(mdp, path)
+    same(read_mdp(path), mdp)
+
+
+def test_npz_keeps_everything(tmp_path):
+    for options in ({"features": "thermometer"}, {"variant": "tsde"}):
+        mdp = environment("riverswim", **options)
+        write_mdp(mdp, tmp_path / "river.npz")
+        back = read_mdp(tmp_path / "river.npz")
+        same(back, mdp)
+        assert back.name == mdp.name
+        assert not back.is_sparse
+    grid = environment("gridworld", rows=3, columns=3)
+    write_mdp(grid, tmp_path / "grid.npz")
+    assert read_mdp(tmp_path / "grid.npz").is_sparse
+
+
+def test_an_npz_of_plain_arrays_is_enough(tmp_path):
+    river = environment("riverswim")
+    np.savez(tmp_path / "river.npz", transitions=river.dense, rewards=river.rewards)
+    same(read_mdp(tmp_path / "river.npz"), TabularMDP(river.dense, river.rewards))
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_bernoulli_rewards_and_a_start_in_the_middle(suffix, tmp_path):
+    mdp = TabularMDP([[[0, 1]], [[1, 0]]], [[0.25], [1]], noise="bernoulli", initial=1)
+    write_mdp(mdp, tmp_path / f"mdp{suffix}")
+    same(read_mdp(tmp_path / f"mdp{suffix}"), mdp)
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_a_large_table_is_read_as_a_sparse_model(suffix, tmp_path):
+    mdp = environment("gridworld", rows=100, columns=100)
+    write_mdp(mdp, tmp_path / f"grid{suffix}")
+    back = read_mdp(tmp_path / f"grid{suffix}")
+    assert back.is_sparse
+    assert back.name == "grid"
+    same(back, mdp)
+
+
+def test_names_are_numbered_as_they_appear(tmp_path):
+    (tmp_path / "machine.csv").write_text(GOOD)
+    mdp = read_mdp(tmp_path / "machine.csv")
+    assert mdp.state_names == ("idle", "busy")
+    assert mdp.action_names == ("wait", "start")
+    np.testing.assert_array_equal(mdp.dense, [[[1, 0], [0, 1]], [[0.25, 0.75], [0, 1]]])
+    np.testing.assert_array_equal(mdp.rewards, [[0, -0.5], [1, 0]])
+    assert mdp.name == "machine"
+
+
+def test_columns_in_any_order_spaces_windows_lines_and_a_byte_order_mark(tmp_path):
+    lines = [line.split(",") for line in GOOD.split("\n")]
+    turned = "\r\n".join(" , ".join(reversed(line)) for line in lines)
+    (tmp_path / "machine.csv").write_bytes(b"\xef\xbb\xbf" + turned.encode())
+    (tmp_path / "plain.csv").write_text(GOOD)
+    same(read_mdp(tmp_path / "machine.csv"), read_mdp(tmp_path / "plain.csv"))
+
+
+def test_whole_numbers_from_zero_are_indices_in_any_order(tmp_path):
+    header = "state,action,next_state,probability,reward\n"
+    (tmp_path / "two.csv").write_text(header + "1,0,0,1,5\n0,0,1,1,7\n")
+    mdp = read_mdp(tmp_path / "two.csv")
+    assert mdp.state_names is None
+    np.testing.assert_array_equal(mdp.rewards, [[7], [5]])
+    (tmp_path / "two.csv").write_text(header + "2,0,1,1,5\n1,0,2,1,7\n")
+    mdp = read_mdp(tmp_path / "two.csv")
+    assert mdp.state_names == ("2", "1")
+    np.testing.assert_array_equal(mdp.rewards, [[5], [7]])
+
+
+def test_a_reward_of_each_transition_is_averaged(tmp_path):
+    text = with_line(5, "busy,wait,idle,0.25,4").replace(
+        "busy,wait,busy,0.75,1", "busy,wait,busy,0.75,8"
+    )
+    (tmp_path / "machine.csv").write_text(text)
+    assert read_mdp(tmp_path / "machine.csv").rewards[1, 0] == 0.25 * 4 + 0.75 * 8
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "column 'state' is missing"),
+        (with_line(1, "state;action;next_state;probability;reward"), "unknown column"),
+        (with_line(1, "state,action,next_state,probability"), "column 'reward' is missing"),
+        (
+            with_line(1, "state,action,next_state,probabilty,reward"),
+            "unknown column 'probabilty': did you mean 'probability'",
+        ),
+        (with_line(1, "state,action,state,probability,reward"), "'state' appears twice"),
+        (GOOD.splitlines()[0] + "\n", "there is no transition in it"),
+        (with_line(5, "busy,wait,idle,0.25"), "line 5: Expected 5 columns, got 4"),
+        (with_line(5, "busy,wait,idle,a quarter,1"), "line 5, probability: .*'a quarter'"),
+        (with_line(5, "busy,wait,idle,,1"), "line 5: probability is missing"),
+        (with_line(5, "busy,,idle,0.25,1"), "line 5: action is empty"),
+        (with_line(5, "busy,wait,idle,-0.25,1"), r"line 5: probability is -0.25.*\[0, 1\]"),
+        (with_line(5, "busy,wait,idle,0.25,nan"), "line 5: reward is nan"),
+        (with_line(5, "busy,wait,idle,0.25,inf"), "line 5: reward is inf"),
+        (with_line(5, "busy,wait,gone,0.25,1"), "line 5: next_state 'gone' has no line"),
+        (
+            with_line(5, "busy,wait,idle,0.35,1"),
+            "line 5: the probabilities of state 'busy' and action 'wait' sum to 1.1",
+        ),
+        (
+            with_line(5, "busy,wait,busy,0.25,1"),
+            "line 6: a second line for the same next_state of state 'busy' and action 'wait'",
+        ),
+        (
+            with_line(7, "busy,wait,busy,0.75,1"),
+            "there is no line for state 'busy' and action 'start'",
+        ),
+    ],
+)
+def test_a_malformed_csv_names_the_place(text, complaint, tmp_path):
+    (tmp_path / "machine.csv").write_text(text)
+    with pytest.raises(ValueError, match=f"machine.csv: .*{complaint}"):
+        read_mdp(tmp_path / "machine.csv")
+
+
+def test_a_csv_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "machine.csv").write_bytes(GOOD.replace("idle", "\xff").encode("latin-1"))
+    with pytest.raises(ValueError, match=r"machine.csv: .*UTF8"):
+        read_mdp(tmp_path / "machine.csv")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "complaint"),
+    [
+        ("noise", "1 1 1 2 1", "line 5: noise is not the same on all lines of state 'busy'"),
+        ("noise", "1 1 1 loud 1", "noise must be numbers: .*'loud'"),
+        ("noise", "1 1 1 -1 1", "line 6: noise is -1.0"),
+        ("initial", "1 0 0 0 0", "line 2: initial is not the same on all lines of state 'idle'"),
+        ("initial", "0.5 0.5 0.6 0.6 0.6", "initial must be .*sum to 1"),
+    ],
+)
+def test_malformed_optional_columns(column, values, complaint, tmp_path):
+    header, *lines = GOOD.splitlines()
+    extra = iter(values.split())
+    text = "\n".join(
+        [f"{header},{column}", *(f"{line},{next(extra)}" if line else "" for line in lines)]
+    )
+    (tmp_path / "machine.csv").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        read_mdp(tmp_path / "machine.csv")
+
+
+def test_parquet_takes_whole_numbers_and_names_the_row(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {
+        "state": [0, 1],
+        "action": ["go", "go"],
+        "next_state": [1, 0],
+        "probability": [1, 1],
+        "reward": [0.5, 1.0],
+    }
+    path = tmp_path / "mdp.parquet"
+    parquet.write_table(pa.table(columns), path)
+    np.testing.assert_array_equal(read_mdp(path).dense[:, 0], [[0, 1], [1, 0]])
+    parquet.write_table(pa.table(columns | {"reward": [0.5, None]}), path)
+    with pytest.raises(ValueError, match="row 2: reward is missing"):
+        read_mdp(path)
+    parquet.write_table(pa.table(columns | {"state": [0.0, 1.0]}), path)
+    with pytest.raises(ValueError, match="state must be text or whole numbers, not double"):
+        read_mdp(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="not a whole Parquet file"):
+        read_mdp(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"rewards": None}, "field 'rewards' is missing"),
+        ({"transitions": None}, "field 'transitions' is missing"),
+        ({"reward": np.zeros(2)}, "unknown field 'reward': did you mean 'rewards'"),
+        ({"rewards": np.array([["a", "b"]])}, "field 'rewards' must be numbers"),
+        ({"state_names": np.zeros(2)}, "field 'state_names' must be text"),
+        ({"state_names": np.array(["a"])}, "state_names must be 2 different names"),
+        ({"features": np.array([[None, 1]], dtype=object)}, "field 'features': .*allow_pickle"),
+        ({"transitions": np.ones((2, 1, 2))}, "state 0 under action 0 sum to 2.0"),
+        ({"initial": np.array(2)}, "initial state 2 is not in 0..1"),
+    ],
+)
+def test_a_malformed_npz_names_the_field(changes, complaint, tmp_path):
+    fields = {"transitions": np.eye(2)[:, None], "rewards": np.zeros((2, 1))} | changes
+    kept = {field: array for field, array in fields.items() if array is not None}
+    np.savez(tmp_path / "mdp.npz", **kept)
+    with pytest.raises(ValueError, match=f"mdp.npz: .*{complaint}"):
+        read_mdp(tmp_path / "mdp.npz")
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr"), [([0, 7], [0, 1, 2]), ([0, -1], [0, 1, 2]), ([0, 1], [0, 1, 9])]
+)
+def test_sparse_indices_out_of_range_are_refused(indices, indptr, tmp_path):
+    np.savez(
+        tmp_path / "mdp.npz",
+        rewards=np.zeros((2, 1)),
+        transitions_data=np.ones(2),
+        transitions_indices=np.array(indices),
+        transitions_indptr=np.array(indptr),
+    )
+    with pytest.raises(ValueError, match="transitions_indices"):
+        read_mdp(tmp_path / "mdp.npz")
+
+
+def test_a_damaged_npz_is_refused(tmp_path):
+    path = tmp_path / "river.npz"
+    write_mdp(environment("riverswim"), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="not a whole"):
+        read_mdp(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("rewards.npy", b"no array")
+    with pytest.raises(ValueError, match="field 'rewards'"):
+        read_mdp(path)
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"features": np.eye(2)}, "no room for features"),
+        ({"state_names": ["1", "0"]}, "taken for the states' numbers"),
+        ({"state_names": ["a", " b"]}, "the state name ' b' can't stand"),
+        ({"action_names": [""]}, "the action name '' can't stand"),
+    ],
+)
+def test_what_a_table_can_t_hold_is_refused_not_dropped(options, complaint, suffix, tmp_path):
+    mdp = TabularMDP(np.eye(2)[:, None], np.zeros((2, 1)), **options)
+    with pytest.raises(ValueError, match=complaint):
+        write_mdp(mdp, tmp_path / f"mdp{suffix}")
+    assert os.listdir(tmp_path) == []
+    write_mdp(mdp, tmp_path / "mdp.npz")
+    same(read_mdp(tmp_path / "mdp.npz"), mdp)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "notes"
+    path.write_bytes(b"old")
+
+    def fail():
+        with whole_file(path) as file:
+            file.write(b"new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["notes"]
+
+
+def test_wrong_paths(tmp_path):
+    with pytest.raises(ValueError, match=r"\.npz, \.csv or \.parquet, not '\.xlsx'"):
+        read_mdp(tmp_path / "mdp.xlsx")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_mdp(tmp_path / "mdp.csv")
+
+
+def test_load_and_save_are_these(tmp_path):
+    river = environment("riverswim")
+    river.save(tmp_path / "river.parquet")
+    same(TabularMDP.load(tmp_path / "river.parquet"), river)
+
+
+def test_a_sparse_npz_is_read_without_making_it_dense(tmp_path):
+    n = 100_000
+    mdp = TabularMDP(scipy.sparse.eye_array(n, format="csr"), np.zeros((n, 1)))
+    write_mdp(mdp, tmp_path / "large.npz")
+    same(read_mdp(tmp_path / "large.npz"), mdp)
