@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cpsrl
+from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
     {"_compile", "registry", "seeding"},
@@ -58,3 +59,9 @@ def test_importing_the_package_imports_no_heavy_library():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert not {"jax", "ray", "matplotlib", "polars", "pandas"} & set(done.stdout.split())
+
+
+def test_the_floors_left_out_of_the_kernels_hash_hold_no_kernel():
+    for folder in WITHOUT_KERNELS:
+        for path in (SOURCES / folder).rglob("*.py"):
+            assert "@jit" not in path.read_text(), path

@@ -2,8 +2,8 @@
 
 Numba's on-disk cache looks at the file a kernel stands in and not at the files of the functions it
 calls, so an edit to a callee in another module would leave the caller's old machine code in use.
-The cache directory is therefore keyed by a hash of every source file of the package: any edit
-starts an empty cache.
+The cache directory is therefore keyed by a hash of the package's sources: an edit starts an empty
+cache. Only the top floors are left out, which hold no kernel and which no kernel can import.
 
 No kernel is compiled with fast-math: the same input gives the same bits however the code around a
 kernel is composed.
@@ -21,15 +21,17 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WITHOUT_KERNELS = ("cli", "experiments", "reports")
 _announced = threading.Event()
 
 
 def sources_hash(package: Path) -> str:
-    """Return a short hash of the names and contents of every Python file below `package`."""
+    """Return a short hash of the Python files below `package` on which a kernel can depend."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+        name = path.relative_to(package)
+        if name.parts[0] not in WITHOUT_KERNELS:
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
@@ -56,10 +58,7 @@ def jit(function: F) -> F:
 
 def announce_compilation(kernel: Callable[..., Any]) -> None:
     """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
-    name = f"{kernel.__name__}-"
-    cached = KERNEL_CACHE.is_dir() and any(
-        path.name.rpartition(".")[0] and name in path.name for path in KERNEL_CACHE.rglob("*.nbi")
-    )
+    cached = any(KERNEL_CACHE.glob(f"**/*.{kernel.__name__}-*.nbi"))
     if not cached and not _announced.is_set():
         _announced.set()
         print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)

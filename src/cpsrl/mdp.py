@@ -85,14 +85,19 @@ class TabularMDP:
         n_states, n_actions = mean.shape
         if n_states < 1 or n_actions < 1:
             raise ValueError(f"rewards must be (S, A) with S, A >= 1, not {mean.shape}")
+        labels = _Labels(
+            _checked_names("state_names", state_names, n_states),
+            _checked_names("action_names", action_names, n_actions),
+            n_actions,
+        )
         _check_finite("rewards", mean)
         kept = {
-            "transitions": _checked_transitions(transitions, n_states, n_actions),
+            "transitions": _checked_transitions(transitions, n_states, n_actions, labels),
             "rewards": _frozen(mean),
-            "noise": _checked_noise(noise, mean),
+            "noise": _checked_noise(noise, mean, labels),
             "initial": _checked_initial(initial, n_states),
-            "state_names": _checked_names("state_names", state_names, n_states),
-            "action_names": _checked_names("action_names", action_names, n_actions),
+            "state_names": labels.states,
+            "action_names": labels.actions,
             "features": _checked_features(features, n_states),
             "name": str(name),
         }
@@ -292,18 +297,36 @@ def _check_finite(what: str, array: Floats) -> None:
         raise ValueError(f"{what}{list(place)} is {array[place]}; it must be a finite number")
 
 
-def _checked_transitions(transitions: Any, n_states: int, n_actions: int) -> Any:
+@dataclass(frozen=True)
+class _Labels:
+    """How errors call states and actions: by name where there are names, else by number."""
+
+    states: tuple[str, ...] | None
+    actions: tuple[str, ...] | None
+    n_actions: int
+
+    def state(self, state: int) -> str:
+        return f"state {self.states[state]!r}" if self.states else f"state {state}"
+
+    def pair(self, row: int) -> str:
+        state, action = divmod(int(row), self.n_actions)
+        label = repr(self.actions[action]) if self.actions else str(action)
+        return f"{self.state(state)} under action {label}"
+
+
+def _checked_transitions(transitions: Any, n_states: int, n_actions: int, labels: _Labels) -> Any:
     if scipy.sparse.issparse(transitions):
         want: tuple[int, ...] = (n_states * n_actions, n_states)
-        matrix = scipy.sparse.csr_array(transitions, dtype=np.float64, copy=True)
-        if matrix.shape != want:
+        if transitions.shape != want:
             raise ValueError(
                 f"sparse transitions must be (S*A, S) = {want} to fit the rewards "
-                f"{(n_states, n_actions)}, not {matrix.shape}"
+                f"{(n_states, n_actions)}, not {transitions.shape}"
             )
+        _check_indices(transitions, n_states, labels)
+        matrix = scipy.sparse.csr_array(transitions, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         row_of = np.repeat(np.arange(want[0]), np.diff(matrix.indptr))
-        _check_probabilities(matrix.data, lambda i: (row_of[i], matrix.indices[i]), n_actions)
+        _check_probabilities(matrix.data, lambda i: (row_of[i], matrix.indices[i]), labels)
         sums = np.bincount(row_of, weights=matrix.data, minlength=want[0])
         kept = _canonical(matrix)
     else:
@@ -314,39 +337,51 @@ def _checked_transitions(transitions: Any, n_states: int, n_actions: int) -> Any
                 f"transitions must be (S, A, S) = {want} to fit the rewards "
                 f"{(n_states, n_actions)}, not {array.shape}"
             )
-        _check_probabilities(array.ravel(), lambda i: divmod(i, n_states), n_actions)
+        _check_probabilities(array.ravel(), lambda i: divmod(i, n_states), labels)
         sums = array.sum(axis=2).ravel()
         kept = _frozen(array)
     wrong = np.flatnonzero(np.abs(sums - 1) > ROW_SUM_TOLERANCE)
     if wrong.size:
-        state, action = divmod(int(wrong[0]), n_actions)
         raise ValueError(
-            f"transitions from state {state} under action {action} sum to "
+            f"transitions from {labels.pair(wrong[0])} sum to "
             f"{float(sums[wrong[0]])!r}, not 1 ({wrong.size} such rows)"
         )
     return kept
 
 
-def _check_probabilities(data: Floats, place: Any, n_actions: int) -> None:
+def _check_indices(matrix: Any, n_states: int, labels: _Labels) -> None:
+    """Raise a ValueError for a next state out of range, which SciPy lets pass."""
+    if matrix.format == "csr":
+        wrong = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= n_states))
+        if wrong.size:
+            row = np.searchsorted(matrix.indptr, wrong[0], "right") - 1
+            raise ValueError(
+                f"transitions from {labels.pair(row)} lead to state {matrix.indices[wrong[0]]}, "
+                f"which is not in 0..{n_states - 1}"
+            )
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+
+
+def _check_probabilities(data: Floats, place: Any, labels: _Labels) -> None:
     wrong = np.flatnonzero(~((data >= 0) & (data <= 1 + ROW_SUM_TOLERANCE)))
     if wrong.size:
         row, successor = place(int(wrong[0]))
-        state, action = divmod(int(row), n_actions)
         raise ValueError(
-            f"the probability of going from state {state} under action {action} to state "
-            f"{int(successor)} is {float(data[wrong[0]])!r}; it must be in [0, 1]"
+            f"the probability of going from {labels.pair(row)} to {labels.state(int(successor))} "
+            f"is {float(data[wrong[0]])!r}; it must be in [0, 1]"
         )
 
 
-def _checked_noise(noise: Any, mean: Floats) -> Any:
+def _checked_noise(noise: Any, mean: Floats, labels: _Labels) -> Any:
     if isinstance(noise, str):
         if noise != "bernoulli":
             raise ValueError(f"noise must be a standard deviation or 'bernoulli', not {noise!r}")
-        if not ((mean >= 0) & (mean <= 1)).all():
-            state, action = np.argwhere(~((mean >= 0) & (mean <= 1)))[0]
+        wrong = np.flatnonzero(~((mean >= 0) & (mean <= 1)))
+        if wrong.size:
             raise ValueError(
-                f"Bernoulli rewards need means in [0, 1]; that of state {state} and action "
-                f"{action} is {mean[state, action]}"
+                f"Bernoulli rewards need means in [0, 1]; that of {labels.pair(wrong[0])} is "
+                f"{mean.flat[wrong[0]]}"
             )
         return noise
     deviation = np.array(noise, dtype=np.float64)

@@ -115,3 +115,54 @@ def best_value(P, r, gamma):
     )
     assert result.status == 0
     return result.x
+
+
+def averaging_time(P, r, most):
+    """Return the largest |expected total of T rewards - T gain| over T <= most and all states."""
+    gain = limit_matrix(P) @ r
+    total, worst = np.zeros(len(r)), 0.0
+    for steps in range(most):
+        total = r + P @ total
+        worst = max(worst, np.abs(total - (steps + 1) * gain).max())
+    return worst
+
+
+def diameter(P):
+    """Return the largest over pairs of states of the least expected time between them."""
+    n_states, n_actions = P.shape[:2]
+    worst = 0.0
+    for target in range(n_states):
+        rest = [s for s in range(n_states) if s != target]
+        best = np.full(len(rest), np.inf)
+        for policy in policies(len(rest), n_actions):
+            chain = P[rest, list(policy)]
+            reach = np.linalg.matrix_power(np.eye(len(rest)) + (chain[:, rest] > 0), n_states)
+            sure = ((reach > 0) @ (chain[:, target] > 0) > 0).astype(float)
+            proper = (reach > 0) @ (sure == 0) == 0
+            if proper.any():
+                inside = np.eye(proper.sum()) - chain[np.ix_(proper, np.array(rest)[proper])]
+                best[proper] = np.minimum(
+                    best[proper], np.linalg.solve(inside, np.ones(proper.sum()))
+                )
+        worst = max(worst, best.max(initial=0.0))
+    return worst
+
+
+def end_components(P):
+    """Return the maximal end components, by trying every set of states, as sorted tuples."""
+    n_states, n_actions = P.shape[:2]
+    found = []
+    for size in range(n_states, 0, -1):
+        for states in itertools.combinations(range(n_states), size):
+            if any(set(states) <= set(larger) for larger in found):
+                continue
+            outside = [s for s in range(n_states) if s not in states]
+            arrows = np.zeros((size, size), bool)
+            for i, s in enumerate(states):
+                for a in range(n_actions):
+                    if P[s, a, outside].sum() == 0:
+                        arrows[i] |= P[s, a, list(states)] > 0
+            reach = np.linalg.matrix_power(np.eye(size) + arrows, size) > 0
+            if arrows.any(axis=1).all() and reach.all():
+                found.append(states)
+    return sorted(found)

@@ -3,7 +3,8 @@
 Right for any finite model: weakly communicating or not, periodic or not. Small models are solved by
 Howard's policy iteration with exact evaluation (`kernels.plan_average`). Larger ones are first
 swept (`sweeps` with gamma = 1), which finishes a model that mixes fast; the others go to policy
-iteration with a factorisation of each policy's chain, started from a discounted policy.
+iteration with a factorisation of each policy's chain, started from a discounted policy (why: see
+`kernels.plan_average`).
 
 The bound on the gain's error is checked on the result, by linear-programming duality. With
 u(s, a) = r + P h - h - g the advantages and c(s, a) = g - P g >= 0 what an action loses in gain,
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike
 from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
 from cpsrl.planning import kernels, sweeps
 from cpsrl.planning.chain import factored, policy_chain
-from cpsrl.planning.discounted import EPS, checked_tolerance, first_policy, run_sweeps
+from cpsrl.planning.discounted import EPS, checked_tolerance, first_policy, iterate, run_sweeps
 
 TRIAL_SWEEPS, MORE_SWEEPS = 8, 60
 START_GAMMA, START_SWEEPS = 0.999, 24
@@ -77,7 +78,9 @@ def solve_average(
         if not bias_optimal and (found := _sweep(mdp, tol, choice)) is not None:
             return found
         run_sweeps(mdp, START_GAMMA, 0.0, START_SWEEPS, np.zeros(mdp.n_states), choice)
-        return _iterate(mdp, tol, bias_optimal, choice)
+        within = float(np.abs(mdp.rewards).max())
+        start = iterate(mdp, kernels.FAR_SIGHTED, within, choice)
+        return _iterate(mdp, tol, bias_optimal, start.policy)
     n_states = mdp.n_states
     gain, bias, scratch = np.empty(n_states), np.empty(n_states), np.empty((n_states, n_states))
     kernels.plan_average(mdp.dense, mdp.rewards, choice, gain, bias, scratch)
@@ -142,6 +145,8 @@ def _iterate(mdp: TabularMDP, tol: float, bias_optimal: bool, policy: Ints) -> A
         stalled = 0 if total > best_total + TIE * abs(total) else stalled + 1
         if best is None or total >= best_total - TIE * abs(total):
             best, best_total = (policy, gain, bias), max(total, best_total)
+        if not bias_optimal and _gain_error(mdp, policy, gain, bias) <= tol:
+            break
         following = _improved(mdp, policy, gain, bias, second)
         if np.array_equal(following, policy) or stalled > mdp.n_states:
             break

@@ -16,8 +16,10 @@ from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
 from cpsrl.planning import kernels, sweeps
 from cpsrl.planning.chain import checked_gamma, checked_policy, discounted_value
 
-SWEEPS = 120
-"""Bellman steps (each with up to 128 policy steps) before policy iteration takes over."""
+SWEEPS, MORE_SWEEPS = 120, 5000
+"""Bellman steps (each with up to 128 policy steps) before policy iteration takes over, and the
+most where it cannot."""
+FEW_SUCCESSORS = 8
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -64,39 +66,54 @@ def solve_discounted(
         kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, choice, value, scratch)
         residual = kernels.bellman_residual(mdp.dense, mdp.rewards, gamma, value)
         return DiscountedSolution(choice, value, residual / (1 - gamma), tol)
+    factors = factors_well(mdp)
     value = np.zeros(mdp.n_states)
-    if policy is not None:
+    if policy is not None and factors:
         value = discounted_value(mdp, choice, gamma)
-    found = _sweep(mdp, gamma, tol, choice, value)
-    if not found.reached:
-        found = min(found, _iterate(mdp, gamma, tol, found.policy), key=lambda x: x.error)
+    found, finest = _sweep(mdp, gamma, tol, choice, value, SWEEPS if factors else MORE_SWEEPS)
+    if factors and not found.reached and found.error > finest:
+        found = min(found, iterate(mdp, gamma, tol, found.policy), key=lambda x: x.error)
     return found
 
 
+def factors_well(mdp: TabularMDP) -> bool:
+    """Return whether factoring the chains of a model's policies is affordable.
+
+    Rows with many successors in a large sparse model fill the factors up.
+    """
+    return not mdp.is_thin or mdp.csr.nnz <= FEW_SUCCESSORS * mdp.rewards.size
+
+
 def _sweep(
-    mdp: TabularMDP, gamma: float, tol: float, policy: Ints, value: Floats
-) -> DiscountedSolution:
-    reach = gamma / (1 - gamma)
-    target = 2 * tol / reach if reach else np.inf
-    low, high, _ = run_sweeps(mdp, gamma, target, SWEEPS, value, policy)
+    mdp: TabularMDP, gamma: float, tol: float, policy: Ints, value: Floats, most: int
+) -> tuple[DiscountedSolution, float]:
+    """Return the solution by value sweeps, and the error at which rounding ends all progress."""
+    reach, scale = gamma / (1 - gamma), float(np.abs(mdp.rewards).max()) / (1 - gamma)
+    target = max(2 * tol / reach, 4 * EPS * scale) if reach else np.inf
+    low, high, _ = run_sweeps(mdp, gamma, target, most, value, policy)
     value += reach * (low + high) / 2
     error = reach * (high - low) / 2 + 4 * EPS * float(np.abs(value).max()) / (1 - gamma)
-    return DiscountedSolution(policy, value, error, tol)
+    return DiscountedSolution(policy, value, error, tol), 8 * EPS * scale / (1 - gamma)
 
 
-def _iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> DiscountedSolution:
-    best = None
+def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> DiscountedSolution:
+    """Return the solution by policy iteration with a factorisation of each policy's chain.
+
+    Values rise from policy to policy, the bounds on their error need not fall: the iteration ends
+    when the value rises no more, and the best bound counts.
+    """
+    best, highest = None, -np.inf
     while True:
         value = discounted_value(mdp, policy, gamma)
         step, following = value.copy(), policy.copy()
         low, high, _ = run_sweeps(mdp, gamma, 0.0, 1, step, following)
         error = max(abs(low), abs(high)) / (1 - gamma)
-        if best is not None and error >= best.error:
+        if best is None or error < best.error:
+            best = DiscountedSolution(policy, value, error, tol)
+        total = float(value.sum())
+        if best.reached or np.array_equal(following, policy) or total <= highest:
             return best
-        best = DiscountedSolution(policy, value, error, tol)
-        if best.reached or np.array_equal(following, policy):
-            return best
-        policy = following
+        policy, highest = following, total
 
 
 def run_sweeps(

@@ -196,7 +196,7 @@ def reward_averaging_time(
     gain = chain.average(rewards)
     bias = chain.potential(rewards - gain)
     ceiling = span(bias)
-    width = tol * max(ceiling, np.finfo(np.float64).tiny)
+    width = tol * max(ceiling, float(np.finfo(np.float64).tiny))
     low, high = float(np.abs(bias).max()), ceiling
     period = _period(matrix)
     if period > most_steps:

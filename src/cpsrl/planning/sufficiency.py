@@ -13,6 +13,7 @@ import numpy as np
 
 from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.planning.average import AverageSolution, solve_average
+from cpsrl.planning.chain import checked_gamma
 from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
 
 TIE = 1e-11
@@ -41,26 +42,33 @@ def planning_gap(
     mdp: TabularMDP, gamma: float, optimal: AverageSolution | None = None
 ) -> PlanningGap:
     """Return the planning gap of `gamma`; `optimal` is `solve_average(mdp)` if already known."""
+    gamma = checked_gamma(gamma)
     optimal = optimal or solve_average(mdp)
     scale = float(np.abs(mdp.rewards).max())
     if scale == 0.0:
         policy = np.zeros(mdp.n_states, np.int64)
         return PlanningGap(gamma, policy, np.zeros(mdp.n_states), 0.0)
     discounted = solve_discounted(mdp, gamma, tol=1e-10 * scale)
-    best = solve_average(_restricted(mdp, gamma, discounted), policy=discounted.policy)
+    action = _optimal_actions(mdp, gamma, discounted)
+    best = solve_average(_with_actions(mdp, action), policy=discounted.policy)
     gap = float(np.max(optimal.gain - best.gain))
     gap = gap if gap > GAP * scale + optimal.error else 0.0
-    return PlanningGap(gamma, best.policy, best.gain, gap)
+    return PlanningGap(gamma, action[np.arange(mdp.n_states), best.policy], best.gain, gap)
 
 
-def _restricted(mdp: TabularMDP, gamma: float, solution: DiscountedSolution) -> TabularMDP:
-    """Return the MDP in which every action that is not gamma-optimal is replaced by one that is."""
+def _optimal_actions(mdp: TabularMDP, gamma: float, solution: DiscountedSolution) -> Ints:
+    """Return `(S, A)` the actions, those that are not gamma-optimal replaced by one that is."""
     n_states, n_actions = mdp.n_states, mdp.n_actions
     value = solution.value
     q = mdp.rewards + gamma * (mdp.csr @ value).reshape(n_states, n_actions)
     slack = TIE * np.abs(value).max() + 2 * solution.error
     allowed = q >= q.max(axis=1, keepdims=True) - slack
-    action = np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
+    return np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
+
+
+def _with_actions(mdp: TabularMDP, action: Ints) -> TabularMDP:
+    """Return the MDP in which action a of state s is what action[s, a] is in `mdp`."""
+    n_states, n_actions = action.shape
     rows = (np.arange(n_states)[:, None] * n_actions + action).ravel()
     rewards = np.take_along_axis(mdp.rewards, action, axis=1)
     if mdp.is_sparse:

@@ -7,8 +7,8 @@ For any v let T v = max over a of r_a + gamma P_a v, d = T v - v, and pi greedy 
 
 (MacQueen 1966; Odoni 1969), whatever v is: the bounds certify the result, and v may be moved by any
 means in between. Here steps with the greedy policy follow each Bellman step (modified policy
-iteration, Puterman and Shin 1978), since they cost A times less: a few at first, more and more of
-them in a model that mixes slowly. In a slow sparse model the steps also go in place, state by state
+iteration, Puterman and Shin 1978), since they cost A times less: a few, and more and more of them
+where the bounds close slowly. In a slow sparse model the steps also go in place, state by state
 in alternating directions, so that a reward far away is felt after a sweep and not after a sweep for
 every state on the way.
 
@@ -25,8 +25,9 @@ from cpsrl._compile import jit
 from cpsrl.mdp import Floats, Ints
 from cpsrl.planning.kernels import dot
 
-PATIENCE = 8
-"""Bellman steps after which a model counts as slow."""
+PROGRESS, PATIENCE = 0.8, 8
+"""A Bellman step that leaves more than this share of max d - min d is idle; after so many idle
+steps a model counts as slow."""
 
 
 @jit
@@ -48,8 +49,9 @@ def dense_sweeps(
     q = np.empty(n_states * n_actions)
     reward = r.ravel()
     step = np.empty(n_states)
-    low = high = 0.0
+    low, high, idle = 0.0, np.inf, 0
     for sweep in range(1, most + 1):
+        before = high - low
         q[:] = reward
         for j in range(n_states):
             scale = gamma * v[j]
@@ -60,7 +62,8 @@ def dense_sweeps(
         v[:] = step
         if high - low <= tol or sweep == most:
             break
-        for _ in range(_inner_steps(sweep)):
+        idle += high - low > PROGRESS * before
+        for _ in range(_inner_steps(idle)):
             for s in range(n_states):
                 step[s] = r[s, policy[s]] + gamma * dot(P[s, policy[s]], v)
             base = step[0] - v[0] if gamma == 1.0 else 0.0
@@ -86,8 +89,9 @@ def sparse_sweeps(
     q = np.empty(n_states * n_actions)
     reward = r.ravel()
     step = np.empty(n_states)
-    low = high = 0.0
+    low, high, idle = 0.0, np.inf, 0
     for sweep in range(1, most + 1):
+        before = high - low
         for row in range(n_states * n_actions):
             total = _sparse_dot(indices, data, indptr[row], indptr[row + 1], v)
             q[row] = reward[row] + gamma * total
@@ -95,11 +99,12 @@ def sparse_sweeps(
         v[:] = step
         if high - low <= tol or sweep == most:
             break
-        slow = gamma < 1.0 and sweep >= PATIENCE
+        idle += high - low > PROGRESS * before
+        slow = gamma < 1.0 and idle >= PATIENCE
         if slow:
             for direction in (-1, 1):
                 _relax(indptr, indices, data, r, gamma, v, policy, direction, True)
-        for i in range(_inner_steps(sweep)):
+        for i in range(_inner_steps(idle)):
             if slow:
                 direction = 1 if i % 2 else -1
                 _relax(indptr, indices, data, r, gamma, v, policy, direction, False)
@@ -143,8 +148,8 @@ def _relax(
 
 
 @jit
-def _inner_steps(sweep: int) -> int:
-    return 4 << min(sweep // PATIENCE, 5)
+def _inner_steps(idle: int) -> int:
+    return 4 << min(idle // PATIENCE, 5)
 
 
 @jit
