@@ -1,6 +1,24 @@
 """Posterior sampling for environments that never reset."""
 
+from cpsrl.agents import (
+    DQN,
+    DSPSRL,
+    PSRL,
+    TSDE,
+    UCRL2,
+    BootstrappedDQN,
+    ContinuingPSRL,
+    CountDoublingPSRL,
+    DifferentialQLearning,
+    EveryStepPSRL,
+    FeatureSizes,
+    FixedLengthPSRL,
+    OptimalAgent,
+    RandomAgent,
+    start,
+)
 from cpsrl.environments import environment, environments
+from cpsrl.experiments import Experiment, load
 from cpsrl.mdp import Sizes, TabularMDP
 from cpsrl.planning import (
     classify,
@@ -15,9 +33,50 @@ from cpsrl.planning import (
     stationary_distribution,
     sufficient_gamma,
 )
+from cpsrl.posterior import KnownRewards, NormalGamma, Prior
+from cpsrl.resampling import (
+    Average,
+    Bernoulli,
+    CountDoubling,
+    Discounted,
+    DoublingTimes,
+    EveryStep,
+    FixedLength,
+    Never,
+    TSDEStops,
+)
+from cpsrl.simulation import Runs, simulate
 
 __all__ = [
+    "DQN",
+    "DSPSRL",
+    "PSRL",
+    "TSDE",
+    "UCRL2",
+    "Average",
+    "Bernoulli",
+    "BootstrappedDQN",
+    "ContinuingPSRL",
+    "CountDoubling",
+    "CountDoublingPSRL",
+    "DifferentialQLearning",
+    "Discounted",
+    "DoublingTimes",
+    "EveryStep",
+    "EveryStepPSRL",
+    "Experiment",
+    "FeatureSizes",
+    "FixedLength",
+    "FixedLengthPSRL",
+    "KnownRewards",
+    "Never",
+    "NormalGamma",
+    "OptimalAgent",
+    "Prior",
+    "RandomAgent",
+    "Runs",
     "Sizes",
+    "TSDEStops",
     "TabularMDP",
     "classify",
     "diameter",
@@ -25,11 +84,14 @@ __all__ = [
     "environment",
     "environments",
     "gain_and_bias",
+    "load",
     "planning_gap",
     "reward_averaging_time",
+    "simulate",
     "solve_average",
     "solve_discounted",
     "span",
+    "start",
     "stationary_distribution",
     "sufficient_gamma",
 ]

@@ -1,0 +1,180 @@
+"""UCRL2: optimism in the face of uncertainty, for rewards in [0, 1] (Jaksch, Ortner and Auer 2010).
+
+At the start t of an episode, with N(s, a) visits so far, empirical means r^ and frequencies p^, the
+plausible MDPs are those with
+
+    |r(s, a) - r^(s, a)|       <= sqrt(7 log(2 S A t / delta) / (2 max(1, N(s, a)))),
+    |p(. | s, a) - p^(. | s, a)|_1 <= sqrt(14 S log(2 A t / delta) / max(1, N(s, a))).
+
+Extended value iteration plans in the best of them: u <- max over a of r~ + max over plausible p of
+p u, until the largest and smallest change of u differ by less than 1 / sqrt(t). The policy is kept
+until, in the state at hand, its pair has been visited in this episode as often as before it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cpsrl._compile import jit
+from cpsrl.agents.registry import AGENTS, fitting
+from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
+from cpsrl.posterior.belief import check_index, check_transition
+from cpsrl.seeding import Streams
+
+MOST_STATES = 2000
+
+
+@jit
+def extended_value_iteration(
+    frequencies: Floats, rewards: Floats, radius: Floats, tolerance: float
+) -> Ints:
+    """Return an optimistic policy `(S,)`.
+
+    Args:
+        frequencies: `(S, A, S)` centres of the plausible transition rows.
+        rewards: `(S, A)` largest plausible mean rewards.
+        radius: `(S, A)` radius of the plausible rows in L1.
+        tolerance: where to stop.
+    """
+    n_states, n_actions = rewards.shape
+    value = np.zeros(n_states)
+    step = np.empty(n_states)
+    policy = np.zeros(n_states, np.int64)
+    while True:
+        order = np.argsort(-value)
+        for s in range(n_states):
+            step[s] = -np.inf
+            for a in range(n_actions):
+                total = rewards[s, a] + optimistic_mean(
+                    frequencies[s, a], radius[s, a], value, order
+                )
+                if total > step[s]:
+                    step[s] = total
+                    policy[s] = a
+        low, high = np.inf, -np.inf
+        for s in range(n_states):
+            low = min(low, step[s] - value[s])
+            high = max(high, step[s] - value[s])
+        base = step.min()
+        for s in range(n_states):
+            value[s] = step[s] - base
+        if high - low < tolerance:
+            return policy
+
+
+@jit
+def optimistic_mean(row: Floats, radius: float, value: Floats, order: Ints) -> float:
+    """Return the largest mean of `value` over distributions within `radius` of `row` in L1.
+
+    `order` `(S,)` lists the states from the largest value to the smallest. Mass radius / 2 moves to
+    the first of them and is taken from the last. For a pair that was never visited the row is all
+    zeros and the radius above 2: the mean is that of the first state.
+    """
+    best = order[0]
+    added = min(0.5 * radius, 1.0 - row[best])
+    total = (row[best] + added) * value[best]
+    surplus = added
+    for k in range(len(order) - 1, 0, -1):
+        j = order[k]
+        taken = min(row[j], surplus)
+        surplus -= taken
+        total += (row[j] - taken) * value[j]
+    return float(total)
+
+
+class UCRL2Agent:
+    """A live UCRL2 agent; `policy` `(S,)` is that of the current episode."""
+
+    def __init__(self, delta: float, problem: TabularMDP | Sizes, streams: Streams) -> None:
+        self.sizes = Sizes(problem.n_states, problem.n_actions)
+        shape = (problem.n_states, problem.n_actions)
+        self.delta = delta
+        self.streams = streams
+        self.step = 1
+        self.resamples = 0
+        self.counts = np.zeros((*shape, problem.n_states), np.int64)
+        self.reward_sums = np.zeros(shape)
+        self.visits = np.zeros(shape, np.int64)
+        self.before = np.zeros(shape, np.int64)
+        self.policy = np.zeros(problem.n_states, np.int64)
+
+    def act(self, state: int) -> int:
+        """Return the action in `state`; the same one until `observe` moves time on."""
+        check_index("state", state, self.sizes.n_states)
+        pair = (state, self.policy[state])
+        visited = self.visits[pair] - self.before[pair]
+        if self.resamples == 0 or visited >= max(1, self.before[pair]):
+            self.plan()
+        return int(self.policy[state])
+
+    def plan(self) -> None:
+        """Begin an episode."""
+        n_states, n_actions = self.visits.shape
+        seen = np.maximum(1, self.visits)
+        wide = np.log(2 * n_states * n_actions * self.step / self.delta)
+        narrow = np.log(2 * n_actions * self.step / self.delta)
+        self.policy = extended_value_iteration(
+            self.counts / seen[:, :, None],
+            self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen)),
+            np.sqrt(14 * n_states * narrow / seen),
+            1 / np.sqrt(self.step),
+        )
+        self.before = self.visits.copy()
+        self.resamples += 1
+
+    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
+        check_transition(self.sizes, state, action, reward, next_state)
+        if not 0 <= reward <= 1:
+            raise ValueError(f"UCRL2 is for rewards in [0, 1]; got {reward}")
+        self.counts[state, action, next_state] += 1
+        self.reward_sums[state, action] += reward
+        self.visits[state, action] += 1
+        self.step += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a new agent needs to go on from here."""
+        arrays = {name: getattr(self, name).copy() for name in self._arrays}
+        return arrays | {
+            "step": self.step,
+            "resamples": self.resamples,
+            "streams": self.streams.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
+        arrays = fitting(state, {name: getattr(self, name) for name in self._arrays})
+        self.streams.restore(state["streams"])
+        self.step, self.resamples = int(state["step"]), int(state["resamples"])
+        for name, array in arrays.items():
+            setattr(self, name, array)
+
+    _arrays: ClassVar = ("counts", "reward_sums", "visits", "before", "policy")
+
+
+@AGENTS.add("ucrl2")
+@dataclass(frozen=True)
+class UCRL2:
+    """UCRL2 (Jaksch, Ortner and Auer 2010), for rewards in [0, 1].
+
+    Args:
+        delta: the probability with which the true MDP may be implausible.
+        label: what to call the agent.
+    """
+
+    delta: float = 0.05
+    label: str = "UCRL2"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must be in (0, 1), not {self.delta!r}")
+
+    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> UCRL2Agent:
+        """Return a live agent."""
+        if problem.n_states > MOST_STATES:
+            raise ValueError(
+                f"UCRL2 keeps a count for every cell: {problem.n_states} states are more than "
+                f"{MOST_STATES}"
+            )
+        return UCRL2Agent(self.delta, problem, streams)

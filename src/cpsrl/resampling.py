@@ -1,0 +1,341 @@
+"""When to draw a new model: the resampling rules; and what to plan for in it: the objectives.
+
+Time is counted in steps t = 1, 2, ... A rule decides, at the start of step t, whether the agent
+resamples, that is, begins a new pseudo-episode. Step 1 always resamples.
+
+Rules that do not look at the data are known in advance. They give, for a chunk of steps, two plain
+arrays: `resample`, and `gamma`, the discount factor of each step (NaN where the rule has none).
+
+    Bernoulli       X_t = 0, with X_t ~ Bernoulli(gamma_t), independent; X_1 = 0 is not drawn
+                    (Xu, Dong and Van Roy 2024, Algorithms 1 and 2). gamma_t is a number, or
+                    1 - sqrt(S A / T) for a known horizon T, or, for an unknown one,
+                    1 - sqrt(S A / 2^(k+1)) for t in [2^k, 2^(k+1)); clipped to [0, 1)
+    DoublingTimes   t in {1, 2, 4, 8, ...} (DS-PSRL, Theocharous et al. 2018)
+    FixedLength     t in {1, 1 + L, 1 + 2 L, ...}
+    EveryStep       every t
+    Never           t = 1 only
+
+Two rules look at N_t(s, a), the visits of (s, a) before step t, and so live where counts live:
+
+    TSDEStops       t > t_k + T_(k-1), or N_t(s, a) > 2 N_(t_k)(s, a) for some (s, a); t_k is the
+                    current pseudo-episode's first step, T_(k-1) the length of the one before it,
+                    T_0 = 1 (Ouyang et al. 2017)
+    CountDoubling   N_t(s, a) - N_(t_k)(s, a) >= max(1, N_(t_k)(s, a)) for some (s, a)
+                    (Osband, Russo and Van Roy 2013)
+
+The pair visited last is the only one whose count has changed since the test of step t - 1, so each
+of the two tests looks at that pair alone (`stops`).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpsrl._compile import jit
+from cpsrl.registry import Registry, unknown
+
+IN_ADVANCE, TSDE_STOPS, COUNT_DOUBLING = 0, 1, 2
+SCHEDULES = ("horizon", "doubling")
+
+Arrays = tuple[NDArray[np.bool_], NDArray[np.float64]]
+
+
+class Rule(Protocol):
+    """When to resample."""
+
+    has_gamma: ClassVar[bool]
+    """Whether the rule gives a discount factor."""
+    needs_counts: ClassVar[bool]
+    """Whether the rule looks at visit counts."""
+    code: ClassVar[int]
+    """Which test the tabular loop makes: IN_ADVANCE, TSDE_STOPS or COUNT_DOUBLING."""
+
+    @property
+    def label(self) -> str:
+        """The rule in a word or two, for tables and figures."""
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Rule":
+        """Return the rule with everything that depends on the problem and the horizon filled in."""
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return `resample` (n,) and `gamma` (n,) of the steps first, ..., first + n - 1."""
+
+
+RULES: Registry[Rule] = Registry("rule")
+
+
+@RULES.add("bernoulli")
+@dataclass(frozen=True)
+class Bernoulli:
+    """Resample with probability 1 - gamma_t at every step, whatever the data.
+
+    Args:
+        gamma: the same discount factor for every step (.99 where nothing else is given).
+        schedule: "horizon", "doubling", or a function of the step t that returns gamma_t.
+        horizon: T of the "horizon" schedule; None takes the number of steps of the simulation.
+        pairs: S*A of the "horizon" and "doubling" schedules; None takes that of the problem.
+    """
+
+    gamma: float | None = None
+    schedule: str | Callable[[int], float] | None = None
+    horizon: int | None = None
+    pairs: int | None = None
+
+    has_gamma: ClassVar[bool] = True
+    needs_counts: ClassVar[bool] = False
+    code: ClassVar[int] = IN_ADVANCE
+
+    def __post_init__(self) -> None:
+        if self.schedule is None:
+            gamma = 0.99 if self.gamma is None else self.gamma
+            object.__setattr__(self, "gamma", check_gamma(gamma))
+        elif self.gamma is not None:
+            raise ValueError("a Bernoulli rule takes gamma or a schedule, not both")
+        elif isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+            raise unknown("schedule", self.schedule, SCHEDULES)
+        elif not isinstance(self.schedule, str) and not callable(self.schedule):
+            raise ValueError(
+                f"schedule must be 'horizon', 'doubling' or a function of t, not {self.schedule!r}"
+            )
+        if self.horizon is not None and self.schedule != "horizon":
+            raise ValueError("horizon goes with schedule='horizon' only")
+        for name in ("horizon", "pairs"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+    @property
+    def label(self) -> str:
+        """The gamma or the schedule."""
+        if self.schedule is None:
+            return f"gamma={self.gamma:g}"
+        if self.schedule == "horizon":
+            return "horizon" if self.horizon is None else f"horizon T={self.horizon}"
+        return "doubling" if self.schedule == "doubling" else "schedule"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Bernoulli":
+        """Return the rule with the horizon and S*A filled in, where it uses them."""
+        if not isinstance(self.schedule, str):
+            return self
+        rule = replace(self, pairs=self.pairs or n_states * n_actions)
+        if self.schedule == "horizon" and self.horizon is None:
+            if steps is None:
+                raise ValueError(
+                    "the 'horizon' schedule needs to know for how many steps it is tuned: "
+                    "give horizon=T"
+                )
+            rule = replace(rule, horizon=steps)
+        return rule
+
+    def gammas(self, first: int, n: int) -> NDArray[np.float64]:
+        """Return gamma_t `(n,)` for t = first, ..., first + n - 1."""
+        if self.schedule is None:
+            return np.full(n, self.gamma)
+        if callable(self.schedule):
+            return np.array([check_gamma(self.schedule(t), t) for t in range(first, first + n)])
+        if self.pairs is None or (self.schedule == "horizon" and self.horizon is None):
+            raise ValueError(f"the {self.schedule!r} schedule is not resolved: call resolve first")
+        if self.schedule == "horizon":
+            assert self.horizon is not None
+            return np.full(n, max(0.0, 1.0 - math.sqrt(self.pairs / self.horizon)))
+        # frexp gives the exponent e with 2^(e-1) <= t < 2^e.
+        exponent = np.frexp(np.arange(first, first + n, dtype=np.float64))[1]
+        return np.maximum(0.0, 1.0 - np.sqrt(self.pairs / np.ldexp(1.0, exponent)))
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return the coins and gammas of a chunk; one uniform from `rng` for every step t >= 2."""
+        gamma = self.gammas(first, n)
+        resample = np.ones(n, dtype=np.bool_)
+        undrawn = 1 if first == 1 else 0
+        resample[undrawn:] = rng.random(n - undrawn) >= gamma[undrawn:]
+        return resample, gamma
+
+
+@RULES.add("doubling-times")
+@dataclass(frozen=True)
+class DoublingTimes:
+    """Resample at steps 1, 2, 4, 8, ..."""
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = False
+    code: ClassVar[int] = IN_ADVANCE
+    label: ClassVar[str] = "doubling times"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "DoublingTimes":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return the powers of two among the steps of a chunk; `rng` is not used."""
+        t = np.arange(first, first + n)
+        return (t & (t - 1)) == 0, np.full(n, np.nan)
+
+
+@RULES.add("fixed-length")
+@dataclass(frozen=True)
+class FixedLength:
+    """Resample every `length` steps: at 1, 1 + length, 1 + 2 length, ..."""
+
+    length: int = 100
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = False
+    code: ClassVar[int] = IN_ADVANCE
+
+    def __post_init__(self) -> None:
+        if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 1:
+            raise ValueError(f"length must be a whole number of at least 1, not {self.length!r}")
+
+    @property
+    def label(self) -> str:
+        """The length."""
+        return f"length={self.length}"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "FixedLength":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return the first steps of the stretches; `rng` is not used."""
+        return (np.arange(first, first + n) - 1) % self.length == 0, np.full(n, np.nan)
+
+
+@RULES.add("every-step")
+@dataclass(frozen=True)
+class EveryStep:
+    """Resample at every step."""
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = False
+    code: ClassVar[int] = IN_ADVANCE
+    label: ClassVar[str] = "every step"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "EveryStep":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return True for every step; `rng` is not used."""
+        return np.ones(n, dtype=np.bool_), np.full(n, np.nan)
+
+
+@RULES.add("never")
+@dataclass(frozen=True)
+class Never:
+    """Resample at step 1 and never again."""
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = False
+    code: ClassVar[int] = IN_ADVANCE
+    label: ClassVar[str] = "never"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Never":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Return True for step 1 alone; `rng` is not used."""
+        return np.arange(first, first + n) == 1, np.full(n, np.nan)
+
+
+@RULES.add("tsde")
+@dataclass(frozen=True)
+class TSDEStops:
+    """Resample when the pseudo-episode outlasts the one before it, or a visit count doubles."""
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = True
+    code: ClassVar[int] = TSDE_STOPS
+    label: ClassVar[str] = "TSDE"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "TSDEStops":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Raise: the rule depends on the data."""
+        raise _needs_counts("TSDE")
+
+
+@RULES.add("count-doubling")
+@dataclass(frozen=True)
+class CountDoubling:
+    """Resample when the visits of a pair in this pseudo-episode reach those before it."""
+
+    has_gamma: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = True
+    code: ClassVar[int] = COUNT_DOUBLING
+    label: ClassVar[str] = "count doubling"
+
+    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "CountDoubling":
+        """Return the rule itself."""
+        return self
+
+    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
+        """Raise: the rule depends on the data."""
+        raise _needs_counts("count doubling")
+
+
+@dataclass(frozen=True)
+class Discounted:
+    """Plan for the gamma-discounted return.
+
+    Args:
+        gamma: the discount factor; None takes the rule's, at the moment of resampling.
+    """
+
+    gamma: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gamma is not None:
+            object.__setattr__(self, "gamma", check_gamma(self.gamma))
+
+
+@dataclass(frozen=True)
+class Average:
+    """Plan for the average reward."""
+
+
+Objective = Discounted | Average
+
+OBJECTIVES: Registry[Objective] = Registry("objective")
+OBJECTIVES.add("discounted")(Discounted)
+OBJECTIVES.add("average")(Average)
+
+
+@jit
+def stops(code: int, t: int, start: int, previous_length: int, visits: int, before: int) -> bool:
+    """Return whether a count rule ends the pseudo-episode at the start of step t.
+
+    Args:
+        code: TSDE_STOPS or COUNT_DOUBLING.
+        t: the step about to be taken.
+        start: t_k, the first step of the current pseudo-episode.
+        previous_length: T_(k-1), the length of the pseudo-episode before it (T_0 = 1).
+        visits: N_t of the pair visited at step t - 1.
+        before: N_(t_k) of the same pair.
+    """
+    if code == TSDE_STOPS:
+        return t > start + previous_length or visits > 2 * before
+    return visits - before >= max(1, before)
+
+
+def check_gamma(gamma: Any, step: int | None = None) -> float:
+    """Return `gamma` as a float in [0, 1), or raise."""
+    where = "" if step is None else f" of step {step}"
+    if isinstance(gamma, bool) or not isinstance(gamma, int | float | np.number):
+        raise ValueError(f"gamma{where} must be a number in [0, 1), not {gamma!r}")
+    if not 0.0 <= gamma < 1.0:
+        raise ValueError(f"gamma{where} must be in [0, 1), not {gamma}")
+    return float(gamma)
+
+
+def _needs_counts(name: str) -> ValueError:
+    return ValueError(
+        f"the {name} rule is decided by the visit counts of state-action pairs, which only a table "
+        "has; choose a rule that does not look at the data, such as bernoulli"
+    )

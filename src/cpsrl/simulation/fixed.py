@@ -1,0 +1,79 @@
+"""The compiled loop of the agents that learn nothing: a fixed policy, or chance."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cpsrl._compile import jit
+from cpsrl.agents.baselines import FixedAgent, choose
+from cpsrl.mdp import Ints, Simulator, draw_next, draw_reward
+from cpsrl.simulation.recording import Recorder, Tape
+from cpsrl.simulation.tabular import World, world_of
+
+
+@jit
+def walk_chunk(
+    world: World,
+    n_actions: int,
+    policy: Ints,
+    first: int,
+    n: int,
+    state: int,
+    reward_sum: float,
+    mark: int,
+    tape: Tape,
+    transition_rng: np.random.Generator,
+    reward_rng: np.random.Generator,
+    action_rng: np.random.Generator,
+) -> tuple[int, float, int]:
+    """Take the steps first, ..., first + n - 1; return the state, reward sum and mark reached."""
+    for i in range(n):
+        action = choose(policy, n_actions, state, action_rng)
+        row = state * n_actions + action
+        reward = draw_reward(world.rewards[row], world.noise, world.deviation[row], reward_rng)
+        if len(tape.states) > 0:
+            tape.states[i] = state
+            tape.actions[i] = action
+            tape.rewards[i] = reward
+        u = transition_rng.random()
+        state = draw_next(world.indptr, world.indices, world.cumulative, row, u)
+        reward_sum += reward
+        if mark < len(tape.marks) and tape.marks[mark] == first + i:
+            tape.reward_sums[mark] = reward_sum
+            mark += 1
+    return state, reward_sum, mark
+
+
+def advance(
+    agent: FixedAgent,
+    simulator: Simulator,
+    steps: int,
+    reward_sum: float,
+    recorder: Recorder,
+    progress: Callable[[int], None],
+    stop: Ints,
+) -> float:
+    """Take `steps` steps and return the sum of all rewards (see `cpsrl.simulation.tabular`)."""
+    world, streams = world_of(simulator.mdp), simulator.streams
+    mark = 0
+    while steps > 0 and not stop[0]:
+        n = min(steps, recorder.chunk)
+        simulator.state, reward_sum, mark = walk_chunk(
+            world,
+            agent.sizes.n_actions,
+            agent.policy,
+            agent.step,
+            n,
+            simulator.state,
+            reward_sum,
+            mark,
+            recorder.tape,
+            streams.transition,
+            streams.reward,
+            streams.action,
+        )
+        recorder.collect(agent.step, n)
+        agent.step += n
+        progress(n)
+        steps -= n
+    return reward_sum

@@ -1,0 +1,119 @@
+"""Processes for compiled networks, one for every core in use.
+
+XLA's own threads gain little on networks as small as these, and two calls in one process wait for
+each other; single-threaded processes scale with the cores. They also make results independent of
+how many there are, since each computes a whole run by itself.
+
+A worker is started when one is needed and none is free, and kept for the next call. It is a fresh
+interpreter, not a fork, and ends when the pipe to its parent is closed.
+"""
+
+import atexit
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+from cpsrl._compile import cache_root
+
+_CPU = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
+CACHE = cache_root() / f"networks-{hashlib.sha256(_CPU.encode()).hexdigest()[:16]}"
+"""Where compiled loops are kept from process to process, those of every kind of processor apart."""
+
+_free: list["Worker"] = []
+_lock = threading.Lock()
+
+
+class Worker:
+    """A process that performs the methods of a `scan.Session`."""
+
+    def __init__(self) -> None:
+        self._pipe, theirs = Pipe()
+        fd = theirs.fileno()
+        code = f"from cpsrl.simulation.workers import serve; serve({fd})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            pass_fds=[fd],
+            stdin=subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Perform a method in the worker and return what it returns, or raise what it raises."""
+        try:
+            self._pipe.send((method, arguments))
+            done, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            code = self._process.wait()
+            raise RuntimeError(f"a worker process ended with code {code}") from None
+        if not done:
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def worker() -> Iterator[Worker]:
+    """Lend a free worker or a new one; one that was left in the middle of something is ended."""
+    with _lock:
+        one = _free.pop() if _free else None
+    one = one or Worker()
+    try:
+        yield one
+    except BaseException:
+        one.close()
+        raise
+    with _lock:
+        _free.append(one)
+
+
+def serve(fd: int) -> None:
+    """Perform what comes through the pipe until it is closed (the worker's main function)."""
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(CACHE))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    from cpsrl.simulation.scan import Session
+
+    pipe, session = Connection(fd), Session()
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((True, getattr(session, method)(*arguments)))
+        except Exception as error:
+            pipe.send((False, error))
+
+
+def _environment() -> dict[str, str]:
+    """Return the worker's environment: ours, without what would make XLA compute otherwise."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    path = os.pathsep.join(filter(None, sys.path))
+    # NPROC is where XLA reads the number of its threads.
+    return kept | {"NPROC": "1", "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+
+
+def _close_all() -> None:
+    while _free:
+        _free.pop().close()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_free.clear)

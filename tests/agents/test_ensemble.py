@@ -1,0 +1,277 @@
+"""The live agent: what it draws, what it refuses, and that it can be stopped anywhere."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import cpsrl
+from cpsrl.agents import AGENTS, DQN, BootstrappedDQN, FeatureSizes, start
+from cpsrl.resampling import (
+    Bernoulli,
+    CountDoubling,
+    EveryStep,
+    FixedLength,
+    Never,
+    TSDEStops,
+)
+
+pytest.importorskip("jax")
+
+SMALL = {"members": 3, "hidden": (6,), "batch": 4, "capacity": 50, "target_every": 5}
+RIVER = cpsrl.environment("riverswim", features="thermometer")
+
+
+def live(run=0, problem=RIVER, **options):
+    return start(BootstrappedDQN(**{**SMALL, **options}), problem, run=run)
+
+
+def play(agent, simulator, steps, see=lambda state: state):
+    """Let the agent and the environment go on, and return the actions."""
+    actions = []
+    for _ in range(steps):
+        state = simulator.state
+        actions.append(agent.act(see(state)))
+        reward, following = simulator.step(actions[-1])
+        agent.observe(see(state), actions[-1], reward, see(following))
+    return actions
+
+
+def online(agent):
+    return {name: np.array(w) for name, w in agent.ensemble.online.items()}
+
+
+def equal(first, second):
+    return all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_vectors_and_states_of_a_table_are_the_same_to_it():
+    table = live()
+    vector = live(problem=FeatureSizes(6, 2))
+    actions = play(table, RIVER.start(), 40)
+    assert play(vector, RIVER.start(), 40, see=lambda s: RIVER.features[s]) == actions
+    assert equal(online(table), online(vector))
+
+
+def test_equal_runs_agree_and_different_ones_differ():
+    one, same, other = live(run=1), live(run=1), live(run=2)
+    actions = [play(agent, RIVER.start(run=7), 40) for agent in (one, same, other)]
+    assert actions[0] == actions[1]
+    assert equal(online(one), online(same))
+    assert not equal(online(one), online(other))
+
+
+@pytest.mark.parametrize("options", [{}, {"mask": 0.5, "epsilon": 0.3, "capacity": 8}])
+def test_it_goes_on_from_a_saved_state_as_if_it_had_not_stopped(options):
+    agent, simulator = live(**options), RIVER.start()
+    play(agent, simulator, 13)
+    agent.act(simulator.state)
+    saved, where = agent.state(), simulator.state
+    noise = simulator.streams.state()
+    actions = play(agent, simulator, 20)
+    again, later = live(run=5, **options), RIVER.start()
+    again.restore(saved)
+    later.state = where
+    later.streams.restore(noise)
+    assert play(again, later, 20) == actions
+    assert equal(online(again), online(agent))
+    assert again.state()["streams"] == agent.state()["streams"]
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
+    agent, other = live(), live(members=4)
+    play(agent, RIVER.start(), 3)
+    before = agent.state()
+    with pytest.raises(ValueError, match="networks do not fit"):
+        agent.restore(other.state())
+    with pytest.raises(ValueError, match="replay's mask does not fit"):
+        agent.restore(live(mask=0.5).state())
+    with pytest.raises(ValueError, match="rule"):
+        agent.restore(live(rule=Never()).state())
+    after = agent.state()
+    assert equal(before["ensemble"]["online"], after["ensemble"]["online"])
+    assert before["streams"] == after["streams"]
+    assert after["step"] == 4
+
+
+def test_the_action_is_the_same_until_time_moves_on():
+    agent = live(epsilon=0.5)
+    for _ in range(20):
+        state = agent.streams.state()
+        action = agent.act(0)
+        drawn = agent.streams.state()
+        assert drawn != state
+        assert agent.act(0) == action
+        assert agent.streams.state() == drawn
+        agent.observe(0, action, 0.0, 0)
+
+
+def test_the_target_follows_every_few_updates_and_the_prior_never_moves():
+    agent, simulator = live(), RIVER.start()
+    begun = online(agent)
+    prior = {name: np.array(w) for name, w in agent.ensemble.prior.items()}
+    play(agent, simulator, 4)
+    assert equal(agent.ensemble.target, begun)
+    assert not equal(agent.ensemble.online, begun)
+    play(agent, simulator, 1)
+    assert equal(agent.ensemble.target, agent.ensemble.online)
+    play(agent, simulator, 1)
+    assert not equal(agent.ensemble.target, agent.ensemble.online)
+    assert equal(agent.ensemble.prior, prior)
+
+
+def test_the_replay_keeps_the_last_transitions():
+    agent = live(capacity=5, mask=0.5)
+    for t in range(12):
+        agent.observe(t % 6, t % 2, float(t), (t + 1) % 6)
+    replay = agent.state()["replay"]
+    assert replay["reward"].tolist() == [10, 11, 7, 8, 9]
+    assert replay["observation"].tolist() == [4, 5, 1, 2, 3]
+    assert replay["next_observation"].tolist() == [5, 0, 2, 3, 4]
+    assert replay["action"].tolist() == [0, 1, 1, 0, 1]
+    assert replay["mask"].shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "begun"),
+    [
+        (Never(), [1]),
+        (FixedLength(4), [1, 5, 9, 13, 17]),
+        (EveryStep(), list(range(1, 21))),
+    ],
+)
+def test_a_new_member_is_drawn_when_the_rule_says_so(rule, begun):
+    agent = live(rule=rule, members=1000)
+    draws = agent.draw_steps(20)
+    assert (1 + np.flatnonzero(draws.resample)).tolist() == begun
+    changes = 1 + np.flatnonzero(np.diff(draws.member, prepend=-1))
+    assert changes.tolist() == begun
+    assert agent.resamples == len(begun)
+    assert (draws.gamma == 0.99).all()
+
+
+def test_draws_do_not_depend_on_how_they_are_divided():
+    whole, parts = (live(mask=0.5, epsilon=0.3, capacity=30) for _ in range(2))
+    expected = whole.draw_steps(90)
+    pieces = []
+    for n in (1, 9, 50, 30):
+        pieces.append(parts.draw_steps(n))
+        parts.step += n
+    for name in expected._fields:
+        got = np.concatenate([getattr(piece, name) for piece in pieces])
+        np.testing.assert_array_equal(got, getattr(expected, name))
+    assert parts.streams.state() == whole.streams.state()
+
+
+def test_draws_have_the_probabilities_they_should():
+    agent = live(gamma=0.9, members=4, mask=0.3, epsilon=0.2, batch=8, capacity=1000)
+    n = 40_000
+    draws = agent.draw_steps(n)
+
+    def near(share, probability, count):
+        return abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / count)
+
+    assert near(draws.resample[1:].mean(), 0.1, n - 1)
+    drawn = draws.member[draws.resample]
+    for k in range(4):
+        assert near((drawn == k).mean(), 0.25, len(drawn))
+        assert near(draws.mask[:, k].mean(), 0.3, n)
+    for action in range(2):
+        assert near((draws.forced == action).mean(), 0.1, n)
+    assert (draws.rows[:1000].max(1) < np.arange(1, 1001)).all()
+    late = draws.rows[1000:]
+    assert late.max() == 999
+    assert near((late < 250).mean(), 0.25, late.size)
+
+
+def test_the_target_discounts_by_the_gamma_of_the_pseudo_episode():
+    agent = live(rule=Bernoulli(schedule=lambda t: 0.9 if t < 50 else 0.5))
+    draws = agent.draw_steps(200)
+    begins = np.maximum.accumulate(np.where(draws.resample, np.arange(1, 201), 0))
+    np.testing.assert_array_equal(draws.gamma, np.where(begins < 50, 0.9, 0.5))
+    assert ((begins < 50) & (np.arange(1, 201) >= 50)).any()
+
+
+def test_the_discount_factor_enters_the_update():
+    agents = [live(rule=Never(), gamma=gamma) for gamma in (0.5, 0.9)]
+    for agent in agents:
+        play(agent, RIVER.start(), 1)
+    assert not equal(online(agents[0]), online(agents[1]))
+
+
+def test_schedules_take_their_numbers_from_the_table():
+    spec = BootstrappedDQN(rule=Bernoulli(schedule="horizon"))
+    assert spec.gamma is None
+    tuned = spec.resolve(RIVER, 1200)
+    assert tuned.rule.gammas(1, 1)[0] == pytest.approx(0.9)
+    with pytest.raises(ValueError, match="pairs=S\\*A"):
+        start(BootstrappedDQN(rule=Bernoulli(schedule="doubling")), FeatureSizes(6, 2))
+    start(BootstrappedDQN(rule=Bernoulli(schedule="doubling", pairs=12)), FeatureSizes(6, 2))
+
+
+def test_dqn_is_one_member_without_prior_and_with_random_actions():
+    agent = start(DQN(hidden=(6,), batch=4), RIVER)
+    play(agent, RIVER.start(), 5)
+    assert agent.ensemble.online["w0"].shape == (1, 6, 6)
+    assert not np.any(agent.ensemble.prior["w1"])
+    draws = agent.draw_steps(10_000)
+    assert (draws.member == 0).all()
+    assert abs((draws.forced >= 0).mean() - 0.1) < 4 * np.sqrt(0.09 / 10_000)
+    assert (draws.gamma == 0.99).all()
+
+
+@pytest.mark.parametrize("rule", [TSDEStops(), CountDoubling()])
+def test_rules_that_need_counts_are_refused_with_the_reason(rule):
+    with pytest.raises(ValueError, match=r"visit counts.*networks has none"):
+        BootstrappedDQN(rule=rule)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": 0}, "members must be a whole number of at least 1, not 0"),
+        ({"hidden": (50, 0)}, "hidden layer"),
+        ({"mask": 1.5}, r"mask must be a number in \[0, 1\], not 1.5"),
+        ({"gamma": 1.0}, "gamma must be in"),
+        ({"gamma": 0.9, "rule": Bernoulli(0.99)}, "gamma is 0.9, but the rule has its own"),
+        ({"epsilon": "often"}, "epsilon"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BootstrappedDQN(**options)
+
+
+def test_an_unknown_option_gets_the_nearest_right_one():
+    with pytest.raises(ValueError, match="did you mean 'members'"):
+        AGENTS.make("bootstrapped-dqn", member=5)
+
+
+def test_a_problem_without_observations_is_refused():
+    with pytest.raises(ValueError, match="has no features"):
+        start(BootstrappedDQN(), cpsrl.environment("riverswim"))
+    with pytest.raises(ValueError, match="FeatureSizes"):
+        start(BootstrappedDQN(), cpsrl.Sizes(6, 2))
+
+
+def test_what_cannot_be_observed_is_refused_and_changes_nothing():
+    agent = live(problem=FeatureSizes(2, 2))
+    for transition, message in (
+        (([0, 1, 2], 0, 0.0, [0, 1]), "observation must be 2 finite numbers"),
+        (([0, 1], 0, 0.0, [0, np.nan]), "next observation must be 2 finite numbers"),
+        (([0, 1], 2, 0.0, [0, 1]), "action"),
+        (([0, 1], 0, np.inf, [0, 1]), "reward"),
+    ):
+        before = agent.state()
+        with pytest.raises(ValueError, match=message):
+            agent.observe(*transition)
+        assert agent.state()["streams"] == before["streams"]
+        assert agent.step == 1
+    with pytest.raises(ValueError, match=r"observation must be a whole number in 0\.\.5"):
+        live().act(6)
+
+
+def test_missing_jax_is_named_with_the_extra_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ValueError, match=r"cpsrl\[deep\]"):
+        start(BootstrappedDQN(), RIVER)

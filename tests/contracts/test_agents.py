@@ -1,0 +1,162 @@
+"""What every registered agent for tables keeps to."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import cpsrl
+from cpsrl.agents import AGENTS
+from cpsrl.mdp import Simulator
+from cpsrl.seeding import Streams
+from cpsrl.simulation import readable, simulate
+from cpsrl.simulation.recording import Recorder
+
+TABULAR = [name for name in AGENTS.names() if not getattr(AGENTS.make(name), "packages", ())]
+every = pytest.mark.parametrize("name", TABULAR)
+
+GO_ON = np.zeros(1, np.int64)
+
+
+def problems():
+    """A small chain, a model with noisy rewards, and one that is large enough to be sparse."""
+    noisy = cpsrl.TabularMDP(
+        np.random.default_rng(0).dirichlet(np.ones(7), (7, 3)),
+        np.random.default_rng(1).random((7, 3)),
+        noise="bernoulli",
+        initial=np.full(7, 1 / 7),
+        name="noisy",
+    )
+    large = cpsrl.environment("gridworld", rows=12, columns=12)
+    return [(cpsrl.environment("riverswim"), 600), (noisy, 300), (large, 25)]
+
+
+def equal(a, b):
+    """Return whether two trees of arrays and scalars are the same, bit for bit."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return a == b
+
+
+@every
+def test_is_documented_and_has_a_default_for_every_option(name):
+    assert len(AGENTS.summary(name)) > 20
+    assert AGENTS.make(name).label
+    for parameter in AGENTS.options(name).values():
+        assert parameter.default is not inspect.Parameter.empty
+
+
+@every
+def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
+    spec = AGENTS.make(name)
+    for mdp, steps in problems():
+        runs = simulate(spec, mdp, steps, [3], trajectory=True, resample_times=True)
+        streams = Streams(0, 3)
+        simulator, agent = Simulator(mdp, streams), spec.start(mdp, streams)
+        recorder = Recorder(runs.times, resample_times=True, trajectory=True)
+        reward_sum = readable.advance(
+            agent, simulator, 1, steps, 0.0, recorder, lambda n: None, GO_ON
+        )
+        assert equal(recorder.trajectory(simulator.state), runs.trajectory[0])
+        assert np.array_equal(recorder.resample_times, runs.resample_times[0])
+        assert np.array_equal(recorder.tape.resamples, runs.resamples[0])
+        assert runs.state[0]["reward_sum"] == reward_sum
+        state = agent.state()
+        assert equal(state.pop("streams"), runs.state[0]["streams"])
+        assert equal(state.pop("rule", {}), runs.state[0]["rule"])
+        assert equal(state, runs.state[0]["agent"])
+
+
+@every
+def test_a_run_in_two_parts_is_the_run_in_one(name):
+    spec = AGENTS.make(name)
+    for mdp, steps in problems():
+        half = steps // 2
+        whole = simulate(spec, mdp, steps, [0, 4], record=1)
+        first = simulate(spec, mdp, half, [0, 4], record=1)
+        second = simulate(spec, mdp, steps - half, [0, 4], record=1, start=first.state)
+        assert np.array_equal(whole.regret, np.hstack([first.regret, second.regret]))
+        assert np.array_equal(whole.resamples, np.hstack([first.resamples, second.resamples]))
+        assert all(equal(a, b) for a, b in zip(whole.state, second.state, strict=True))
+
+
+@every
+def test_equal_seeds_agree_and_different_ones_differ(name):
+    mdp = problems()[1][0]
+    runs = simulate(AGENTS.make(name), mdp, 300, [5, 6], trajectory=True)
+    again = simulate(AGENTS.make(name), mdp, 300, [6], trajectory=True)
+    other = simulate(AGENTS.make(name), mdp, 300, [6], seed=1, trajectory=True)
+    assert equal(runs.trajectory[1], again.trajectory[0])
+    assert not equal(runs.trajectory[0], runs.trajectory[1])
+    assert not equal(runs.trajectory[1], other.trajectory[0])
+
+
+@every
+def test_act_answers_the_same_until_time_moves_on(name):
+    mdp = cpsrl.environment("riverswim")
+    agent = cpsrl.start(AGENTS.make(name), mdp, seed=2)
+    world = mdp.start(seed=2)
+    for _ in range(40):
+        state = world.state
+        action = agent.act(state)
+        before = agent.state()
+        assert agent.act(state) == action
+        assert equal(agent.state(), before)
+        reward, next_state = world.step(action)
+        agent.observe(state, action, reward, next_state)
+
+
+@every
+def test_wrong_input_raises_and_changes_nothing(name):
+    agent = cpsrl.start(AGENTS.make(name), cpsrl.environment("riverswim"))
+    agent.observe(0, 1, 0.5, 1)
+    before = agent.state()
+    for state in (6, -1, 1.5, "left", None, True):
+        with pytest.raises(ValueError, match=r"state must be a whole number in 0\.\.5"):
+            agent.act(state)
+    for transition in [(9, 0, 0.0, 0), (0, 2, 0.0, 0), (0, 0, np.nan, 0), (0, 0, np.inf, 0),
+                       (0, 0, None, 0), (0, 0, 0.0, 6)]:  # fmt: skip
+        with pytest.raises(ValueError, match="must be a"):
+            agent.observe(*transition)
+    assert equal(agent.state(), before)
+
+
+@every
+def test_a_live_agent_goes_on_from_its_state(name):
+    mdp, spec = cpsrl.environment("riverswim"), AGENTS.make(name)
+    agent, world = cpsrl.start(spec, mdp, seed=1), mdp.start(seed=1)
+
+    def steps(agent, n):
+        actions = []
+        for _ in range(n):
+            state = world.state
+            actions.append(agent.act(state))
+            reward, next_state = world.step(actions[-1])
+            agent.observe(state, actions[-1], reward, next_state)
+        return actions
+
+    steps(agent, 100)
+    agent.act(world.state)
+    saved, place, noise = agent.state(), world.state, world.streams.state()
+    expected = steps(agent, 100)
+    new = cpsrl.start(spec, mdp, seed=99)
+    new.restore(saved)
+    world.state = place
+    world.streams.restore(noise)
+    assert steps(new, 100) == expected
+    assert equal(new.state(), agent.state())
+
+
+@every
+def test_runs_where_only_the_sizes_are_known(name):
+    if name == "optimal":
+        with pytest.raises(ValueError, match="needs to know the MDP"):
+            cpsrl.start(AGENTS.make(name), cpsrl.Sizes(6, 2))
+        return
+    agent = cpsrl.start(AGENTS.make(name), cpsrl.Sizes(6, 2))
+    for t in range(20):
+        action = agent.act(t % 6)
+        assert action in (0, 1)
+        agent.observe(t % 6, action, 0.5, (t + 1) % 6)

@@ -1,0 +1,146 @@
+"""The rules, on traces written by hand from the papers' definitions."""
+
+import numpy as np
+import pytest
+
+from cpsrl.resampling import (
+    COUNT_DOUBLING,
+    OBJECTIVES,
+    RULES,
+    TSDE_STOPS,
+    Bernoulli,
+    CountDoubling,
+    Discounted,
+    DoublingTimes,
+    EveryStep,
+    FixedLength,
+    Never,
+    TSDEStops,
+    stops,
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "times"),
+    [
+        (DoublingTimes(), [1, 2, 4, 8, 16]),
+        (FixedLength(7), [1, 8, 15]),
+        (EveryStep(), list(range(1, 21))),
+        (Never(), [1]),
+    ],
+)
+def test_rules_without_chance(rule, times):
+    resample, gamma = rule.arrays(1, 20, rng())
+    assert list(1 + np.flatnonzero(resample)) == times
+    assert np.isnan(gamma).all()
+    later, _ = rule.arrays(4, 17, rng())
+    assert np.array_equal(later, resample[3:])
+
+
+def test_step_one_resamples_without_a_coin_and_every_other_step_tosses_one():
+    uniforms = rng().random(9)
+    resample, gamma = Bernoulli(0.3).arrays(1, 10, rng())
+    assert resample[0]
+    assert np.array_equal(resample[1:], uniforms >= 0.3)
+    assert (gamma == 0.3).all()
+
+
+def test_chunks_of_coins_are_one_sequence():
+    rule = Bernoulli(schedule="doubling").resolve(2, 3, None)
+    whole, gamma = rule.arrays(1, 1000, rng())
+    source = rng()
+    parts = [rule.arrays(first, n, source) for first, n in [(1, 1), (2, 5), (7, 600), (607, 394)]]
+    assert np.array_equal(np.concatenate([p[0] for p in parts]), whole)
+    assert np.array_equal(np.concatenate([p[1] for p in parts]), gamma)
+
+
+def test_expected_number_of_pseudo_episodes():
+    steps, runs = 1000, 2000
+    counts = [Bernoulli(0.97).arrays(1, steps, rng(i))[0].sum() for i in range(runs)]
+    expected = 1 + (steps - 1) * 0.03
+    assert abs(np.mean(counts) - expected) < 4 * np.std(counts) / np.sqrt(runs)
+
+
+def test_horizon_schedule():
+    rule = Bernoulli(schedule="horizon").resolve(6, 2, 100_000)
+    assert rule.horizon == 100_000
+    assert rule.gammas(1, 3) == pytest.approx([1 - np.sqrt(12 / 100_000)] * 3)
+    assert rule.label == "horizon T=100000"
+    assert (Bernoulli(schedule="horizon").resolve(6, 2, 5).gammas(1, 2) == 0).all()
+    kept = Bernoulli(schedule="horizon", horizon=400).resolve(6, 2, 100_000)
+    assert kept.gammas(1, 1)[0] == pytest.approx(1 - np.sqrt(12 / 400))
+
+
+def test_doubling_schedule():
+    gammas = Bernoulli(schedule="doubling").resolve(6, 2, None).gammas(1, 40)
+    by_hand = {1: 0, 7: 0, 8: 1 - np.sqrt(12 / 16), 15: 1 - np.sqrt(12 / 16)}
+    by_hand |= {16: 1 - np.sqrt(12 / 32), 31: 1 - np.sqrt(12 / 32), 32: 1 - np.sqrt(12 / 64)}
+    for t, gamma in by_hand.items():
+        assert gammas[t - 1] == pytest.approx(gamma)
+    late = Bernoulli(schedule="doubling").resolve(6, 2, None)
+    assert late.gammas(262_143, 1)[0] < 0.993474 < late.gammas(262_144, 1)[0]
+
+
+def test_function_of_the_step():
+    rule = Bernoulli(schedule=lambda t: 1 - 1 / t)
+    assert rule.gammas(1, 4) == pytest.approx([0, 1 / 2, 2 / 3, 3 / 4])
+    with pytest.raises(ValueError, match="gamma of step 3 must be in"):
+        Bernoulli(schedule=lambda t: t / 3).gammas(1, 4)
+
+
+def test_tsde_stops_on_time_or_on_counts_strictly_above_twice():
+    # t, t_k, T_(k-1), N_t and N_(t_k) of the pair visited last
+    assert not stops(TSDE_STOPS, 7, 4, 3, 6, 3)
+    assert stops(TSDE_STOPS, 8, 4, 3, 6, 3)
+    assert stops(TSDE_STOPS, 5, 4, 3, 7, 3)
+    assert stops(TSDE_STOPS, 5, 4, 3, 1, 0)
+
+
+def test_count_doubling_stops_when_the_visits_of_the_episode_reach_those_before():
+    assert stops(COUNT_DOUBLING, 5, 4, 3, 1, 0)
+    assert not stops(COUNT_DOUBLING, 900, 4, 3, 5, 3)
+    assert stops(COUNT_DOUBLING, 5, 4, 3, 6, 3)
+
+
+@pytest.mark.parametrize("rule", [TSDEStops(), CountDoubling()])
+def test_count_rules_say_why_they_have_no_arrays(rule):
+    assert rule.needs_counts
+    with pytest.raises(ValueError, match="visit counts of state-action pairs"):
+        rule.arrays(1, 10, rng())
+
+
+def test_every_registered_rule_is_described():
+    assert set(RULES.names()) == {
+        "bernoulli", "doubling-times", "fixed-length", "every-step", "never", "tsde",
+        "count-doubling",
+    }  # fmt: skip
+    for name in RULES.names():
+        assert RULES.summary(name)
+        assert RULES.make(name).label
+    assert OBJECTIVES.make("discounted", gamma=0.5) == Discounted(0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bernoulli(1.0), r"gamma must be in \[0, 1\), not 1.0"),
+        (lambda: Bernoulli("much"), "gamma must be a number"),
+        (lambda: Bernoulli(0.9, schedule="doubling"), "gamma or a schedule, not both"),
+        (lambda: Bernoulli(schedule="doublin"), "did you mean 'doubling'"),
+        (lambda: Bernoulli(schedule=3), "a function of t"),
+        (lambda: Bernoulli(schedule="doubling", horizon=5), "horizon goes with"),
+        (lambda: Bernoulli(schedule="horizon", horizon=0), "horizon must be a whole number"),
+        (lambda: Bernoulli(schedule="horizon").resolve(6, 2, None), "give horizon=T"),
+        (lambda: Bernoulli(schedule="doubling").gammas(1, 1), "not resolved"),
+        (lambda: FixedLength(0), "length must be a whole number"),
+        (lambda: Discounted(-0.1), "gamma must be in"),
+        (lambda: RULES.make("bernouli"), "did you mean 'bernoulli'"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
