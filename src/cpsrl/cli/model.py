@@ -1,0 +1,59 @@
+"""Commands whose first argument names a model: an environment with its options, or a file."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from tyro.conf import Positional, arg
+
+from cpsrl.environments import ENVIRONMENTS, environment
+from cpsrl.mdp import TabularMDP
+from cpsrl.registry import nearest
+
+FILES = (".npz", ".csv", ".parquet")
+
+
+def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Callable[..., None]:
+    """Return `command(mdp, ...)` as a function of a model's name, its options and the rest.
+
+    The options are those of the environment that the command line `arguments` (the command's own
+    name first) begin with, so that the parser checks them and `--help` shows them.
+    """
+    name = next((word for word in arguments[1:] if not word.startswith("-")), "")
+    known = ENVIRONMENTS.options(name) if name in ENVIRONMENTS else {}
+
+    def call(model: str, **given: Any) -> None:
+        options = {key: given.pop(key) for key in known if key in given}
+        chosen = {key: value for key, value in options.items() if value != known[key].default}
+        command(find_model(model, chosen), **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    hints = get_type_hints(command, include_extras=True)
+    about = arg(metavar="MODEL", help="an environment's name or a file")
+    own = list(inspect.signature(command).parameters.values())[1:]
+    first = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("model", first, annotation=Annotated[Positional[str], about])]
+    for parameter in [*known.values(), *own]:
+        hint = hints.get(parameter.name, parameter.annotation)
+        if parameter.name in known:
+            hint = Annotated[hint, arg(help=f"option of {name}")]
+        parameters.append(parameter.replace(kind=keyword, annotation=hint))
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    call.__doc__ = command.__doc__
+    return call
+
+
+def find_model(name: str, options: dict[str, Any] | None = None) -> TabularMDP:
+    """Return the environment called `name`, or the MDP in the file of that name."""
+    if name in ENVIRONMENTS:
+        return environment(name, **(options or {}))
+    path = Path(name)
+    if path.suffix in FILES:
+        return TabularMDP.load(path)
+    near = nearest(name, ENVIRONMENTS.names())
+    raise ValueError(
+        f"no environment is called {name!r}{f' (did you mean {near!r}?)' if near else ''}, and a "
+        f"file must end in {', '.join(FILES)}; `cpsrl list environments` shows the names"
+    )

@@ -1,0 +1,315 @@
+"""`cpsrl bound` and `cpsrl verify`: the paper's theorems as numbers, its statements checked."""
+
+import json as json_module
+import math
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from tyro.conf import arg
+
+from cpsrl.mdp import TabularMDP
+from cpsrl.planning import AverageSolution, reward_averaging_time, solve_average
+from cpsrl.planning import span as span_of
+
+if TYPE_CHECKING:
+    from cpsrl.theory import Bound, Finding
+
+Number = Annotated[float | None, arg(metavar="NUMBER")]
+
+
+def bound(
+    mdp: TabularMDP,
+    steps: int = 100_000,
+    gamma: Number = None,
+    tau: Number = None,
+    span: Number = None,
+    json: bool = False,
+) -> None:
+    """Print the paper's regret bounds for an MDP's sizes, beside the trivial one.
+
+    For example, `cpsrl bound riverswim --steps 100000`. The theorems bound Bayesian regret, with a
+    tau or span that holds for every MDP of the prior; by default those of the model are taken.
+
+    Args:
+        steps: T, the number of steps.
+        gamma: discount factor; 1 - sqrt(S A / T) by default.
+        tau: bound on the reward averaging time; that of the model by default.
+        span: bound on the span of the optimal bias; that of the model by default.
+        json: print one JSON object.
+    """
+    from cpsrl.theory import bounds
+
+    best = _checked(mdp)
+    S, A = mdp.n_states, mdp.n_actions
+    tau = float(reward_averaging_time(mdp, best.policy)) if tau is None else tau
+    span = span_of(best.bias) if span is None else span
+
+    def gamma_at(T: int) -> float:
+        return bounds.horizon_gamma(S, A, T) if gamma is None else gamma
+
+    rows = []
+    for name, theorem in (("4.2", bounds.theorem_4_2), ("4.1", bounds.theorem_4_1)):
+        for version in bounds.VERSIONS:
+
+            def at(T: int, theorem: Any = theorem, version: str = version) -> "Bound":
+                found: Bound = theorem(S, A, T, gamma_at(T), tau, span, version)
+                return found
+
+            rows.append(Row(name, at(steps), bounds.useful_from(at)))
+    chosen = gamma_at(steps)
+    width = float(bounds.confidence_width(1, S, A, steps, steps))
+    facts: dict[str, Any] = {
+        "model": mdp.name or "unnamed",
+        "S": S,
+        "A": A,
+        "T": steps,
+        "gamma": chosen,
+        "tau": tau,
+        "span": span,
+        "expected pseudo-episodes": bounds.expected_pseudo_episodes(steps, chosen),
+        "pseudo-episodes hardly exceed (m)": bounds.high_probability_length(steps, chosen),
+        "confidence width after N visits, at T": f"{width:.6g} / sqrt(N), at least 2 (so that it "
+        f"excludes nothing) up to N = {int(width**2 / 4):,}",
+        "trivial bound": steps,
+    }
+    if json:
+        listed = [row.as_dict() for row in rows]
+        print(json_module.dumps({**facts, "bounds": listed}, indent=2))
+    else:
+        _show_bounds(facts, rows)
+
+
+class Row(NamedTuple):
+    """A bound of one theorem, and the T from which on it is below T."""
+
+    theorem: str
+    bound: "Bound"
+    useful_from: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as a tree for JSON."""
+        return {
+            "theorem": self.theorem,
+            "version": self.bound.version,
+            "terms": self.bound.terms,
+            "total": self.bound.total,
+            "vacuous": self.bound.is_vacuous,
+            "useful_from": self.useful_from,
+        }
+
+
+def _checked(mdp: TabularMDP) -> AverageSolution:
+    """Return the bias-optimal solution of an MDP that the theorems are for, or raise."""
+    if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
+        raise ValueError(
+            f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
+            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
+        )
+    best = solve_average(mdp, bias_optimal=True)
+    if span_of(best.gain) > max(best.error, 1e-9):
+        raise ValueError(
+            "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
+        )
+    return best
+
+
+def _show_bounds(facts: dict[str, Any], rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    facts_table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        facts_table.add_row(key, f"{value:,.6g}" if isinstance(value, float) else shown)
+    console.print(facts_table)
+    for theorem, about in (
+        ("4.2", "on E[gamma-discounted regret], eq. 6"),
+        ("4.1", "on E[regret], eq. 2, through appendix C"),
+    ):
+        here = [row for row in rows if row.theorem == theorem]
+        found = [row.bound for row in here]
+        console.print(f"\nTheorem {theorem}, {about}")
+        table = Table("term")
+        for b in found:
+            table.add_column(b.version, justify="right")
+        for term in dict.fromkeys(t for b in found for t in b.terms):
+            table.add_row(
+                term, *[f"{b.terms[term]:,.6g}" if term in b.terms else "" for b in found]
+            )
+        table.add_section()
+        table.add_row("total", *[f"{b.total:,.6g}" for b in found])
+        table.add_row("over T", *[f"{b.total / b.steps:,.3g}" for b in found])
+        console.print(table)
+        for row in here:
+            console.print(f"{row.bound.version}: {_in_words(row.bound, row.useful_from)}")
+    console.print(
+        "\n'corrected' is what a complete proof gives, 'sharp' the same with the narrowest "
+        "confidence set that it allows: `cpsrl.theory.bounds` has the proof."
+    )
+
+
+def _in_words(b: "Bound", useful: int | None) -> str:
+    when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
+    if b.is_vacuous:
+        return f"vacuous. Regret is at most T anyway; it says more than that {when}."
+    return f"says more than the trivial bound (it does {when})."
+
+
+def verify(
+    only: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (),
+    quick: bool = False,
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Check the statements of the paper, one claim after the other.
+
+    For example, `cpsrl verify --quick`, or `cpsrl verify --only lemma-3.3-upper eq-5`. A statement
+    that is false is reported as failing, with a counterexample and what is true instead. The exit
+    code is 0 if every claim came out as it is known to (false ones failing), and 1 otherwise.
+
+    Args:
+        only: names of claims; all of them by default.
+        quick: compute less, in under a minute.
+        seed: root seed of everything random.
+        json: print a JSON list of objects, one for every claim.
+    """
+    from cpsrl.theory import verify as findings
+
+    found = []
+    shown = _Bar(len(only)) if sys.stderr.isatty() else _Lines(len(only))
+    try:
+        for finding in findings(only, quick, seed, shown.tell):
+            shown.hide()
+            found.append(finding)
+            if not json:
+                _show_finding(finding)
+    finally:
+        shown.hide()
+    if json:
+        print(json_module.dumps([_plain(f.as_dict()) for f in found], indent=2))
+    else:
+        _show_summary(found)
+    if not all(finding.as_expected for finding in found):
+        raise SystemExit(1)
+
+
+class _Lines:
+    """A line on standard error for every claim that is begun."""
+
+    def __init__(self, chosen: int) -> None:
+        from cpsrl.theory import CLAIMS
+
+        self.total = chosen or len(CLAIMS)
+        self.begun: list[str] = []
+
+    def tell(self, name: str, share: float) -> None:
+        """Say that a claim has begun."""
+        if name not in self.begun:
+            self.begun.append(name)
+            line = f"cpsrl: claim {len(self.begun)} of {self.total}: {name}"
+            print(line, file=sys.stderr, flush=True)
+
+    def hide(self) -> None:
+        """Do nothing: lines stay."""
+
+
+class _Bar(_Lines):
+    """A bar on a terminal, which goes away while findings are printed."""
+
+    def __init__(self, chosen: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        super().__init__(chosen)
+        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.bars.add_task("", total=self.total)
+
+    def tell(self, name: str, share: float) -> None:
+        """Show how far the claim is."""
+        if name not in self.begun:
+            self.begun.append(name)
+        place = len(self.begun)
+        done = place - 1 + share
+        self.bars.update(self.task, description=f"{place}/{self.total} {name}", completed=done)
+        self.bars.start()
+
+    def hide(self) -> None:
+        """Take the bar away."""
+        self.bars.stop()
+
+
+def _show_finding(finding: "Finding") -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+
+    claim, verdict = finding.claim, finding.verdict
+    console = Console(highlight=False)
+    word = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
+    level = f", confidence {verdict.level:.0%}" if verdict.level is not None else ""
+    surprise = "" if finding.as_expected else "  [bold red]NOT AS KNOWN[/]"
+    console.print(
+        f"{word} [bold]{claim.name}[/] ({claim.reference}) ratio {verdict.ratio:.4g}{level}, "
+        f"{finding.seconds:.1f} s{surprise}"
+    )
+    lines = [claim.statement, *_lines(_plain(verdict.details))]
+    if claim.instead:
+        lines.append(f"true instead: {claim.instead}")
+    if claim.counterexample:
+        lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {_file(claim)}`)")
+    for line in lines:
+        console.print(Padding(line, (0, 0, 0, 6)), markup=False)
+
+
+def _file(claim: Any) -> str:
+    from cpsrl.theory.counterexamples import path
+
+    return path(claim.counterexample)
+
+
+def _lines(details: Any, indent: str = "") -> Iterator[str]:
+    """Give the details of a claim as lines of text."""
+    for key, value in details.items():
+        if isinstance(value, dict):
+            yield f"{indent}{key}: " + ", ".join(f"{k} {_short(v)}" for k, v in value.items())
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{indent}{key}:"
+            for row in value:
+                yield f"{indent}  " + ", ".join(f"{k} {_short(v)}" for k, v in row.items())
+        else:
+            yield f"{indent}{key}: {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not finite"}[value]
+    if isinstance(value, list):
+        return ", ".join(_short(x) for x in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a tree of plain values for JSON; numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, float) and not math.isfinite(number):
+        return None
+    return number
+
+
+def _show_summary(found: list["Finding"]) -> None:
+    holding = sum(f.verdict.holds for f in found)
+    surprises = [f.claim.name for f in found if not f.as_expected]
+    seconds = sum(f.seconds for f in found)
+    print(f"\n{holding} of {len(found)} claims hold ({seconds:.0f} s).", end=" ")
+    if surprises:
+        print(f"Not as known: {', '.join(surprises)}.")
+    else:
+        print("Every claim came out as it is known to.")

@@ -1,0 +1,298 @@
+"""Figures: every function draws into the axes it is given; `save` writes them with their origin.
+
+Colours are those of Okabe and Ito (2008), told apart with any colour vision; every agent also has
+a line style of its own, for print in grey. The same agent looks the same in every panel.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from cpsrl.reports import statistics
+from cpsrl.simulation import Runs
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (6, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (6, 1.5, 1.2, 1.5)),
+    (0, (3, 1)),
+    (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)),
+)
+FORMATS = ("png", "pdf", "svg")
+
+_STYLE: Any = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "lines.linewidth": 1.8,
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cpsrl",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the project's style inside this context."""
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def panels(columns: int = 1, width: float = 5.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `columns` panels side by side."""
+    figure = Figure(figsize=(width * columns, height), layout="constrained")
+    return figure, list(np.atleast_1d(figure.subplots(1, columns)))
+
+
+def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the colour and line style of every label."""
+    return {
+        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+        for i, label in enumerate(labels)
+    }
+
+
+def regret_curves(
+    ax: Axes, runs: Runs, level: float = statistics.LEVEL, logarithmic: bool = False
+) -> None:
+    """Draw mean regret against steps for every agent, with bootstrap bands, labelled at the end.
+
+    With `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The
+    points where a mean is not positive are left out there.
+    """
+    looks = look(runs.agents)
+    ends = []
+    for label in runs.agents:
+        band = statistics.mean_band(runs.select(agent=label).regret, level)
+        times = np.asarray(runs.times, dtype=np.float64)
+        shown = band.value > 0 if logarithmic else np.ones(len(times), dtype=bool)
+        if not shown.any():
+            continue
+        low = np.maximum(band.low, band.value * 1e-2) if logarithmic else band.low
+        ax.plot(times[shown], band.value[shown], **looks[label], zorder=3)
+        ax.fill_between(
+            times[shown],
+            low[shown],
+            band.high[shown],
+            color=looks[label]["color"],
+            alpha=0.18,
+            linewidth=0,
+        )
+        ends.append((label, float(band.value[shown][-1])))
+    if logarithmic:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(runs.times[0], runs.times[-1])
+        _growth_lines(ax)
+    else:
+        ax.set_xlim(0, runs.times[-1])
+        ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+    ax.set_xlabel("step")
+    ax.set_ylabel("regret")
+    _label_ends(ax, float(runs.times[-1]), ends, looks)
+
+
+def final_regrets(ax: Axes, runs: Runs) -> None:
+    """Draw the regret at the last step of every run, with median and quartiles, one row per agent.
+
+    The scale is linear around zero and logarithmic beyond, as the tails are long on both counts.
+    """
+    looks = look(runs.agents)
+    rng = np.random.default_rng(0)
+    final = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
+    scale = max(1.0, float(np.median(np.abs(np.concatenate(list(final.values()))))))
+    for row, label in enumerate(runs.agents):
+        values, colour = final[label], looks[label]["color"]
+        jitter = row + rng.uniform(-0.22, 0.22, len(values))
+        ax.plot(values, jitter, "o", markersize=3.2, color=colour, alpha=0.45, markeredgewidth=0)
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+        ax.plot(
+            [low, high], [row, row], color=colour, linewidth=5, alpha=0.9, solid_capstyle="butt"
+        )
+        ax.plot(middle, row, "|", color="white", markersize=4.5, markeredgewidth=1.8, zorder=4)
+    ax.set_yticks(range(len(final)), list(final))
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(final) - 0.5, -0.5)
+    ax.grid(False, axis="y")
+    ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(scale)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+    ax.set_xlabel(f"regret after {int(runs.times[-1]):,} steps (each dot a run; bar: quartiles)")
+
+
+def regret_against_gamma(
+    ax: Axes, runs: Runs, gammas: Mapping[str, float], level: float = statistics.LEVEL
+) -> None:
+    """Draw mean final regret against gamma, on the scale of the horizon 1 / (1 - gamma).
+
+    `gammas` gives the gamma of the agents that have one, by label; the others are level lines.
+    One curve for every environment of `runs`.
+    """
+    looks = look(runs.environments)
+    for name in runs.environments:
+        here = runs.select(environment=name)
+        points = sorted((g, label) for label, g in gammas.items() if label in here.agents)
+        horizon = np.array([1 / (1 - gamma) for gamma, _ in points])
+        means = [
+            statistics.mean(here.select(agent=label).regret[:, -1], level) for _, label in points
+        ]
+        colour = looks[name]["color"]
+        ax.plot(
+            horizon, [m.value for m in means], marker="o", markersize=4, label=name, **looks[name]
+        )
+        ax.fill_between(
+            horizon, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.18, lw=0
+        )
+        for label in here.agents:
+            if label not in gammas:
+                value = statistics.mean(here.select(agent=label).regret[:, -1], level).value
+                ax.axhline(value, color=colour, linewidth=1, linestyle=":", zorder=1)
+                ax.annotate(
+                    label,
+                    (0.005, value),
+                    xycoords=("axes fraction", "data"),
+                    fontsize=7,
+                    color=colour,
+                    va="bottom",
+                )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ticks = sorted(set(gammas.values()))
+    ax.set_xticks([1 / (1 - gamma) for gamma in ticks], [f"{gamma:g}" for gamma in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("gamma (spaced by 1 / (1 - gamma))")
+    ax.set_ylabel(f"regret after {int(runs.times[-1]):,} steps")
+    if len(runs.environments) > 1:
+        ax.legend(frameon=False, fontsize=8)
+
+
+def save(
+    figure: Figure, stem: Path, origin: Mapping[str, str], formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write `figure` to `stem` with every ending in `formats`; return the paths.
+
+    `origin` (the command, the versions, ...) goes into every file's metadata. The same figure gives
+    the same bytes: no dates.
+    """
+    text = "; ".join(f"{key}: {value}" for key, value in origin.items())
+    metadata: dict[str, dict[str, str | None]] = {
+        "png": {"Software": "cpsrl", "Title": stem.name, "Description": text},
+        "pdf": {"Creator": "cpsrl", "Title": stem.name, "Subject": text, "CreationDate": None},
+        "svg": {"Creator": "cpsrl", "Title": stem.name, "Description": text, "Date": None},
+    }
+    paths = []
+    for ending in formats:
+        if ending not in metadata:
+            raise ValueError(f"figures are written as {', '.join(FORMATS)}, not {ending!r}")
+        path = stem.with_suffix(f".{ending}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata=metadata[ending])
+        paths.append(path)
+    return paths
+
+
+def _label_ends(
+    ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write every label to the right of the axes, at its curve's height or as near as it can be."""
+    ax.autoscale_view()
+    to_axes = ax.transData + ax.transAxes.inverted()
+    heights = np.array([to_axes.transform((end, value))[1] for _, value in ends])
+    (_, bottom), (_, top) = ax.transAxes.transform([(0, 0), (0, 1)])
+    line = 11.5 * matplotlib.rcParams["figure.dpi"] / 72
+    placed = _spread(heights, gap=line / (top - bottom))
+    for (label, _), height, place in zip(ends, heights, placed, strict=True):
+        ax.annotate(
+            label,
+            xy=(1.0, height),
+            xytext=(1.045, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=looks[label]["color"],
+            fontsize=8,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": looks[label]["color"],
+                "linewidth": 0.7,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def _spread(heights: Any, gap: float) -> Any:
+    """Return places at least `gap` apart, in the order of `heights` and as near to them as can be.
+
+    The least-squares answer is isotonic regression of the heights less their rank times the gap:
+    neighbours that want to cross are pooled at their mean.
+    """
+    order = np.argsort(heights)
+    blocks: list[list[float]] = []
+    for rank, height in enumerate(np.asarray(heights)[order]):
+        blocks.append([height - rank * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            mean, size = blocks.pop()
+            blocks[-1] = [
+                (blocks[-1][0] * blocks[-1][1] + mean * size) / (blocks[-1][1] + size),
+                blocks[-1][1] + size,
+            ]
+    pooled = np.repeat([mean for mean, _ in blocks], [int(size) for _, size in blocks])
+    placed = np.empty(len(order))
+    placed[order] = pooled + np.arange(len(order)) * gap
+    return placed + max(0.0, -placed.min(initial=0.0))
+
+
+def _growth_lines(ax: Axes) -> None:
+    """Draw the slopes of linear and of square-root growth behind the curves of a log-log plot."""
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    x = np.array([left, right])
+    for power, name in ((1.0, "t"), (0.5, r"$\sqrt{t}$")):
+        y = top * (x / right) ** power
+        ax.plot(x, y, color="#bbbbbb", linewidth=0.8, zorder=1)
+        start = np.exp(np.log(right) + (np.log(bottom) - np.log(top)) / power)
+        place = max(left, start) * (right / max(left, start)) ** 0.12
+        ax.annotate(
+            name,
+            (place, top * (place / right) ** power),
+            color="#888888",
+            fontsize=8,
+            xytext=(-3, 3),
+            textcoords="offset points",
+            ha="right",
+        )
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, top)
+
+
+def _short(value: float) -> str:
+    """Return a number as a person writes it on an axis: 20k, 1.5M."""
+    for size, mark in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{mark}"
+    return f"{value:g}"

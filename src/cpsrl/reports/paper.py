@@ -1,0 +1,119 @@
+"""What the paper's figure 2 shows, said in words and checked against the runs of an experiment.
+
+Xu, Dong and Van Roy (2024), section 6, of the left figure: "Continuing PSRL is on par with TSDE ...
+and outperforms DS-PSRL by a large margin"; of the right one: bootstrapped DQN with random
+resampling "achieves sublinear regret", while "the vanilla DQN agent incurs linear regret". The
+paper gives no numbers, so every finding says what it was taken to mean.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpsrl.experiments import Experiment
+from cpsrl.reports import statistics
+from cpsrl.simulation import Runs
+
+ON_PAR = 0.1
+"""On par: the distance to TSDE is at most this share of the distance to DS-PSRL."""
+MARGIN = 2.0
+"""A large margin: the ratio of the mean regrets exceeds this, with its whole interval."""
+SUBLINEAR_SLOPE = 0.03
+"""Sublinear: mean regret per step of the last tenth below this share of a reward of 1 ..."""
+FOUND = 0.9
+"""... and at least this share of the runs loses less than a quarter of the optimal gain there."""
+LINEAR_SLOPE = 0.08
+"""Linear: mean regret per step above this, over the last tenth as well as from T/10 on."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement of the paper, whether it held here, and the numbers."""
+
+    statement: str
+    held: bool
+    numbers: str
+
+    def __str__(self) -> str:
+        return f"{'HELD' if self.held else 'DID NOT HOLD'}: {self.statement}. {self.numbers}"
+
+
+def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
+    """Return what the runs say about the paper's figure 2, where they can say anything."""
+    labels: dict[str, list[str]] = {}
+    for entry in experiment.all_agents:
+        labels.setdefault(entry.name, []).append(str(entry.label))
+    found = []
+    for environment in runs.environments:
+        here = runs.select(environment=environment)
+        where = f" on {environment}" if len(runs.environments) > 1 else ""
+        for psrl in labels.get("continuing-psrl", ()):
+            for tsde in labels.get("tsde", ()):
+                for ds_psrl in labels.get("ds-psrl", ()):
+                    found += _tabular(here, psrl, tsde, ds_psrl, where)
+        for name in labels.get("bootstrapped-dqn", ()):
+            found.append(_sublinear(here, name, where))
+        for name in labels.get("dqn", ()):
+            found.append(_linear(here, name, where))
+    return found
+
+
+def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list[Finding]:
+    ours, theirs, doubling = (_final(runs, label) for label in (psrl, tsde, ds_psrl))
+    mean = statistics.mean(ours)
+    gap = statistics.paired_difference(ours, theirs)
+    distance = statistics.paired_difference(doubling, ours)
+    possible = float(runs.gain[0] * runs.times[-1])
+    share = gap.value / distance.value if distance.value > 0 else np.inf
+    ratio = statistics.ratio_of_means(doubling, ours)
+    return [
+        Finding(
+            f"{psrl} is on par with TSDE{where}",
+            abs(share) <= ON_PAR,
+            f"Mean regret {mean.value:,.0f} against {theirs.mean():,.0f}: a difference of "
+            f"{_interval(gap)}, which is {gap.value / possible:.2%} of the optimal reward "
+            f"{possible:,.0f} and {share:.1%} of the distance to DS-PSRL (on par: at most "
+            f"{ON_PAR:.0%}).",
+        ),
+        Finding(
+            f"{psrl} outperforms DS-PSRL by a large margin{where}",
+            ratio.low > MARGIN,
+            f"Mean regret {mean.value:,.0f} against {doubling.mean():,.0f}: DS-PSRL has "
+            f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times as much (a large margin: "
+            f"more than {MARGIN:g} times, with the whole interval).",
+        ),
+    ]
+
+
+def _sublinear(runs: Runs, label: str, where: str) -> Finding:
+    one = runs.select(agent=label)
+    slopes = statistics.last_tenth(one.times, one.regret)
+    slope = statistics.mean(slopes)
+    found = float((slopes < one.gain / 4).mean())
+    return Finding(
+        f"{label} has sublinear regret{where}",
+        slope.value < SUBLINEAR_SLOPE and found >= FOUND,
+        f"Regret per step over the last tenth {_interval(slope, 4)}; {found:.0%} of the runs lose "
+        f"less than a quarter of the optimal gain there (sublinear: below {SUBLINEAR_SLOPE:g}, and "
+        f"at least {FOUND:.0%}).",
+    )
+
+
+def _linear(runs: Runs, label: str, where: str) -> Finding:
+    one = runs.select(agent=label)
+    last = statistics.mean(statistics.last_tenth(one.times, one.regret))
+    since = statistics.mean(statistics.slope(one.times, one.regret, 0.1))
+    return Finding(
+        f"{label} has linear regret{where}",
+        min(last.value, since.value) > LINEAR_SLOPE,
+        f"Regret per step {_interval(since, 4)} from a tenth of the steps on and "
+        f"{_interval(last, 4)} over the last tenth (linear: both above {LINEAR_SLOPE:g}).",
+    )
+
+
+def _final(runs: Runs, label: str) -> statistics.Floats:
+    return np.asarray(runs.select(agent=label).regret[:, -1])
+
+
+def _interval(value: statistics.Interval, digits: int = 0) -> str:
+    return f"{value.value:,.{digits}f} [{value.low:,.{digits}f}, {value.high:,.{digits}f}]"

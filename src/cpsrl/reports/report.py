@@ -1,0 +1,82 @@
+"""Everything there is to see of a results directory: figures, the table, and the paper's claims."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cpsrl.experiments import Experiment, load, open_results
+from cpsrl.experiments.results import Results
+from cpsrl.reports import figures, paper
+from cpsrl.reports.summary import Row, markdown, summary
+from cpsrl.simulation import Runs
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found, and the files it was written to."""
+
+    experiment: Experiment
+    rows: list[Row]
+    findings: list[paper.Finding]
+    paths: list[Path]
+
+
+def report(
+    directory: Path | str,
+    out: Path | str | None = None,
+    formats: Sequence[str] = figures.FORMATS,
+) -> Report:
+    """Draw the figures of a results directory and write its summary, by default below itself."""
+    results = open_results(directory)
+    runs = load(directory, states=False)
+    out = Path(out) if out is not None else results.directory / "report"
+    rows, found = summary(runs), paper.findings(results.experiment, runs)
+    paths = draw(results, runs, out, formats)
+    lines = [f"# {results.experiment.name}", "", results.experiment.description, "", markdown(rows)]
+    if found:
+        lines += ["## The paper's claims", "", *(f"- {finding}" for finding in found), ""]
+    lines += [f"{key}: {value}  " for key, value in origin_text(results).items()]
+    table = out / "summary.md"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Report(results.experiment, rows, found, [*paths, table])
+
+
+def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> list[Path]:
+    """Draw every figure that fits the experiment; return the paths."""
+    origin = origin_text(results)
+    paths = []
+    with figures.style():
+        for number, environment in enumerate(runs.environments, start=1):
+            here = runs.select(environment=environment)
+            suffix = f"-{number:02d}" if len(runs.environments) > 1 else ""
+            figure, (linear, logarithmic) = figures.panels(2)
+            figures.regret_curves(linear, here)
+            figures.regret_curves(logarithmic, here, logarithmic=True)
+            linear.set_title(f"{environment}: mean of {_runs(here)} runs, 95% bands")
+            logarithmic.set_title("the same, both axes logarithmic")
+            paths += figures.save(figure, out / f"regret{suffix}", origin, formats)
+            figure, (ax,) = figures.panels(1, width=6.4, height=0.9 + 0.42 * len(here.agents))
+            figures.final_regrets(ax, here)
+            ax.set_title(environment)
+            paths += figures.save(figure, out / f"final{suffix}", origin, formats)
+        gammas = {
+            str(entry.label): float(entry.options["gamma"])
+            for entry in results.experiment.all_agents
+            if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
+        }
+        if len(gammas) > 2:
+            figure, (ax,) = figures.panels(1, width=6.4, height=4.2)
+            figures.regret_against_gamma(ax, runs, gammas)
+            paths += figures.save(figure, out / "gamma", origin, formats)
+    return paths
+
+
+def origin_text(results: Results) -> dict[str, str]:
+    """Return the command and the versions that made the results, for figures and summaries."""
+    versions = ", ".join(f"{name} {version}" for name, version in results.origin.versions)
+    commands = " && ".join(entry["command"] for entry in results.commands)
+    return {"command": commands, "versions": versions, "cpu": results.origin.cpu}
+
+
+def _runs(runs: Runs) -> int:
+    return len(set(runs.seeds.tolist()))

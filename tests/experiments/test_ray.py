@@ -1,0 +1,121 @@
+"""A real Ray of two nodes on this machine: the same bits, also when workers are lost."""
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cpsrl.experiments import Entry, Experiment, continue_experiment, run_experiment
+from cpsrl.experiments import run as module
+from cpsrl.experiments.backends import Task, perform
+from cpsrl.experiments.origin import Origin, origin
+from cpsrl.experiments.progress import Silent
+
+ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'cpsrl[ray]'")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+EXPERIMENT = Experiment(
+    name="on-ray",
+    environments=(Entry("riverswim"), Entry("random", {"n_states": 4}, per_run="seed")),
+    agents=(Entry("continuing-psrl", {"schedule": "doubling"}), Entry("tsde")),
+    steps=2_000,
+    seeds=6,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = cluster_utils.Cluster(
+        initialize_head=True,
+        connect=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False},
+    )
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("local") / "results"
+    run_experiment(EXPERIMENT, directory)
+    return directory
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_CHUNK", 300)
+    monkeypatch.setattr(module, "CHUNK_SECONDS", 0.0)
+
+
+class Killer(Silent):
+    """Progress that kills worker processes while they perform a task, a number of times."""
+
+    def __init__(self, kills):
+        self.kills, self.killed, self.steps = kills, 0, 0
+        parent = ray.remote(scheduling_strategy="SPREAD")(lambda: os.getppid())
+        self.raylets = set(ray.get([parent.remote() for _ in range(8)]))
+
+    def advance(self, agent, steps):
+        self.steps += steps
+        for worker in self.performing() if self.killed < self.kills else ():
+            os.kill(worker, signal.SIGKILL)
+            self.killed += 1
+            break
+
+    def performing(self):
+        """The processes of this cluster that are at a task."""
+        for raylet in self.raylets:
+            for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::perform"):
+                    yield int(child)
+
+
+def test_two_nodes_give_what_this_process_gives(cluster, local, tmp_path, assert_same_results):
+    run_experiment(EXPERIMENT, tmp_path / "r", backend="ray")
+    assert_same_results(tmp_path / "r", local)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_lost_workers_lose_nothing(cluster, local, tmp_path, assert_same_results):
+    killer = Killer(kills=3)
+    run_experiment(EXPERIMENT, tmp_path / "r", backend="ray", progress=killer)
+    assert killer.killed == 3
+    assert killer.steps == 2 * 2 * 6 * 2_000, "every step is counted once"
+    assert_same_results(tmp_path / "r", local)
+
+
+def test_a_mistake_in_a_task_is_told_as_on_this_machine(cluster, tmp_path):
+    wrong = Entry("tsde", {"prior": {"transitions": [[[1.0, 1.0]]]}})
+    experiment = replace(EXPERIMENT, agents=(wrong,))
+    with pytest.raises(ValueError, match=r"^TSDE on riverswim: transitions must be \(S, A, S\)"):
+        run_experiment(experiment, tmp_path / "r", backend="ray")
+
+
+def test_a_worker_with_other_versions_is_refused(cluster):
+    task = Task(
+        environment=Entry("riverswim"),
+        agent=Entry("tsde"),
+        runs=(0,),
+        seed=0,
+        horizon=10,
+        steps=10,
+        record=np.array([10]),
+        start=None,
+        origin=Origin((("numpy", "1.0"),), origin().cpu),
+    )
+    with pytest.raises(ValueError, match=r"cannot take part .* numpy 1\.0 \(here "):
+        perform(task)
+
+
+def test_a_local_run_is_carried_on_by_ray(cluster, local, tmp_path, assert_same_results):
+    for directory, backend in ((tmp_path / "r", "ray"), (tmp_path / "l", "local")):
+        shutil.copytree(local, directory)
+        continue_experiment(directory, 500, backend=backend)
+    assert_same_results(tmp_path / "r", tmp_path / "l")

@@ -1,0 +1,182 @@
+"""Specifications: read, checked, expanded, written."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
+from cpsrl.experiments.spec import make_agent, make_environment
+from cpsrl.resampling import Average, Bernoulli
+
+MINIMAL = """
+name = "small"
+steps = 100
+[[environments]]
+name = "riverswim"
+[[agents]]
+name = "tsde"
+"""
+
+
+def test_a_minimal_specification():
+    experiment = Experiment.from_toml(MINIMAL)
+    assert experiment.runs == tuple(range(50))
+    assert [e.label for e in experiment.all_environments] == ["riverswim"]
+    assert [e.label for e in experiment.all_agents] == ["TSDE"]
+
+
+def test_a_grid_is_the_product_of_its_lists():
+    text = MINIMAL.replace(
+        'name = "tsde"',
+        'name = "fixed-length-psrl"\nlabel = "{length}/{gamma}"\n'
+        "grid.length = [10, 20]\ngrid.gamma = [0.9, 0.99, 0.5]",
+    )
+    labels = [e.label for e in Experiment.from_toml(text).all_agents]
+    assert labels == ["10/0.9", "10/0.99", "10/0.5", "20/0.9", "20/0.99", "20/0.5"]
+
+
+def test_entries_of_a_grid_that_would_share_a_label_get_the_values():
+    text = MINIMAL.replace(
+        'name = "tsde"',
+        'name = "tsde"\n[[agents.grid.prior]]\ntransitions = 1.0\n'
+        "[[agents.grid.prior]]\ntransitions = 0.5",
+    )
+    labels = [e.label for e in Experiment.from_toml(text).all_agents]
+    assert labels == ["TSDE (prior = transitions = 1.0)", "TSDE (prior = transitions = 0.5)"]
+
+
+def test_parts_of_an_agent_are_looked_up_by_name():
+    rule = {"name": "bernoulli", "gamma": 0.9}
+    agent = make_agent(Entry("psrl", {"rule": rule, "objective": "average"}))
+    assert agent.rule == Bernoulli(0.9)
+    assert agent.objective == Average()
+
+
+def test_a_horizon_is_that_of_the_experiment():
+    text = MINIMAL.replace('name = "tsde"', 'name = "continuing-psrl"\nschedule = "horizon"')
+    assert Experiment.from_toml(text).all_agents[0].label == "Continuing PSRL, horizon T=100"
+
+
+def test_an_environment_per_run_is_drawn_from_the_run_and_the_root():
+    entry = Entry("random", {"n_states": 4}, per_run="seed")
+    models = [make_environment(entry, run, seed) for run, seed in [(0, 0), (1, 0), (0, 1), (1, 0)]]
+    first, second, other_root, again = (mdp.rewards.tobytes() for mdp in models)
+    assert second == again
+    assert len({first, second, other_root}) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps = 100", "step = 100", "unknown key 'step': did you mean 'steps'?"),
+        ("steps = 100", "", "'steps' is missing"),
+        ("steps = 100", "steps = 0", "steps must be a whole number of at least 1, not 0"),
+        ("steps = 100", "steps = 100\nseeds = []", "list of different run numbers"),
+        ("steps = 100", "steps = 100\nseeds = [1, 1]", "list of different run numbers"),
+        ("steps = 100", "steps = 100\nseeds = 2.5", "seeds must be a number or a list"),
+        ("steps = 100", "steps = 100\nseed = -1", "seed must be a whole number of at least 0"),
+        ("steps = 100", 'steps = 100\nrecord = "log10"', "did you mean 'log'?"),
+        ("steps = 100", "steps = 100\nrecord = [0, 5]", "count from 1"),
+        ('name = "small"', 'name = "../up"', "names a folder"),
+        ('"tsde"', '"tdse"', r"agent 1 \(tdse\): unknown agent 'tdse': did you mean 'tsde'?"),
+        ('"riverswim"', '"riverswin"', "environment 1 .*: did you mean 'riverswim'?"),
+        ('"riverswim"', '"riverswim"\nvariant = "tsd"', "did you mean 'tsde'?"),
+        ('"riverswim"', '"riverswim"\nvariants = "tsde"', "did you mean 'variant'?"),
+        ('"tsde"', '"continuing-psrl"\ngama = 0.9', "unknown option 'gama'.*'gamma'?"),
+        ('"tsde"', '"continuing-psrl"\ngamma = 1.5', r"agent 1 .*gamma must be in \[0, 1\)"),
+        ('"tsde"', '"continuing-psrl"\ngamma = "x"', "agent 1 .*gamma must be a number"),
+        ('"tsde"', '"continuing-psrl"\ngrid.gamma = 0.9', "grid.gamma must be a list"),
+        ('"tsde"', '"continuing-psrl"\ngrid = 0.9', "grid must be a table"),
+        ('"tsde"', '"continuing-psrl"\ngamma = 0.9\ngrid.gamma = [0.9]', "both among the options"),
+        ('"tsde"', '"continuing-psrl"\nschedule = "lambda t: 0.9"', "unknown schedule"),
+        ('"tsde"', '"psrl"\nrule = "bernouli"', "unknown rule 'bernouli'.*'bernoulli'?"),
+        ('"tsde"', '"psrl"\nrule = {gamma = 0.9}', "rule needs a name, one of bernoulli"),
+        ('"tsde"', '"tsde"\nlabel = "{gamma}"', "unknown option 'gamma' in the label"),
+        ('"tsde"', '"tsde"\n[[agents]]\nname = "tsde"', "2 agents are called 'TSDE'"),
+        ('"tsde"', '"tsde"\nper_run = "seed"', "per_run is for environments"),
+        ('"riverswim"', '"riverswim"\nper_run = "seed"', "unknown option 'seed'"),
+        ('name = "tsde"', 'label = "x"', "agent 1 has no name"),
+        ("[[agents]]", "[agents]", "agents must be a list of tables"),
+        ("steps = 100", "steps = ", "is not TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_the_nearest_right_name(old, new, message):
+    with pytest.raises(ValueError, match=f"(?s)spec.toml.*{message}"):
+        Experiment.from_toml(MINIMAL.replace(old, new), "spec.toml")
+
+
+def test_python_objects_that_fit_into_no_file_are_refused():
+    with pytest.raises(ValueError, match=r"agent 1 .*schedule must be text.*function objects"):
+        Experiment(
+            "x", (Entry("riverswim"),), (Entry("continuing-psrl", {"schedule": lambda t: 0.9}),), 10
+        )
+
+
+values = st.recursive(
+    st.one_of(
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False),
+        st.text(st.characters(exclude_categories=["Cs"])),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner), st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), values))
+def test_toml_values_read_back_as_they_were_written(table):
+    import tomllib
+
+    from cpsrl.experiments.spec import _toml, _toml_key
+
+    text = "\n".join(f"{_toml_key(key)} = {_toml(value)}" for key, value in table.items())
+    assert tomllib.loads(text) == table
+
+
+def test_a_specification_reads_back_as_it_was_written():
+    experiment = replace(
+        find_experiment("factorial"),
+        seeds=(3, 1),
+        seed=2**70,
+        record=(1, 50),
+        description='a "b"\t',
+    )
+    again = Experiment.from_toml(experiment.to_toml())
+    assert again == experiment
+    assert again.to_toml() == experiment.to_toml()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_experiment_is_valid_and_described(name):
+    experiment = find_experiment(name)
+    assert experiment.name == name
+    assert experiment.description
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_the_factorial_crosses_every_rule_with_both_objectives():
+    from cpsrl.resampling import RULES
+
+    cells = {
+        (make_agent(e).rule, type(make_agent(e).objective))
+        for e in find_experiment("factorial").all_agents
+    }
+    rules = {rule for rule, _ in cells}
+    assert len(cells) == 2 * len(rules)
+    assert {type(rule) for rule in rules} == {RULES[name] for name in RULES.names()}
+
+
+def test_an_unknown_experiment_gets_the_nearest_name():
+    with pytest.raises(ValueError, match=r"did you mean 'figure2-left'\?"):
+        find_experiment("figure-2-left")
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ValueError, match=r"no-such\.toml: No such file"):
+        find_experiment("no-such.toml")
