@@ -1,0 +1,182 @@
+"""Claims on the reward averaging time: Definition 3.1, Lemma 3.3 and eq. 5.
+
+All of them look at the same random weakly communicating MDPs (`survey`); the two that are false
+also climb from the worst of these, and look at a counterexample made by hand.
+"""
+
+from dataclasses import dataclass
+
+from cpsrl.environments import environment
+from cpsrl.mdp import TabularMDP
+from cpsrl.planning import reward_averaging_time, solve_average, span
+from cpsrl.seeding import stream
+from cpsrl.theory.counterexamples import counterexample, dive
+from cpsrl.theory.evidence import Details, Effort, Verdict, claim
+from cpsrl.theory.search import GAMMAS, RATIOS, climb, random_mdp, ratios
+
+ROUNDING = 1e-7
+"""How far above 1 a ratio of float64 numbers may come out that is 1 in exact arithmetic."""
+
+FAR = 0.99
+"""A large gamma at which to show the counterexamples."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found on many random MDPs.
+
+    Attributes:
+        n: how many were looked at.
+        above: for every ratio, how many were above 1.
+        worst: for every ratio, the largest, its gamma and its MDP.
+    """
+
+    n: int
+    above: dict[str, int]
+    worst: dict[str, tuple[float, float, TabularMDP]]
+
+    def of(self, *names: str) -> Details:
+        """Return what was found on some of the ratios, for the details of a claim."""
+        rows: Details = {"random MDPs": self.n, "gammas": f"{GAMMAS[0]:g} to {GAMMAS[-1]:g}"}
+        for name in names:
+            value, gamma, _ = self.worst[name]
+            rows[RATIOS[name]] = {
+                "largest": value,
+                "at gamma": gamma,
+                "MDPs above 1": self.above[name],
+            }
+        return rows
+
+
+_surveys: dict[tuple[int, int], Survey] = {}
+
+
+def survey(effort: Effort) -> Survey:
+    """Return the survey of this effort, made by the first claim that needs it."""
+    n = effort.choose(1_000, 6_000)
+    if (n, effort.seed) in _surveys:
+        return _surveys[n, effort.seed]
+    rng, used, above = stream(effort.seed, 0, "model"), 0, dict.fromkeys(RATIOS, 0)
+    worst: dict[str, tuple[float, float, TabularMDP]] = {}
+    for i in range(n):
+        mdp = random_mdp(rng)
+        found = ratios(mdp)
+        used += found is not None
+        for name, (value, gamma) in (found or {}).items():
+            above[name] += value > 1 + ROUNDING
+            if name not in worst or value > worst[name][0]:
+                worst[name] = (value, gamma, mdp)
+        if i % 50 == 0:
+            effort.progress(i / n)
+    return _surveys.setdefault((n, effort.seed), Survey(used, above, worst))
+
+
+def _confirmed(effort: Effort, *names: str) -> Verdict:
+    found = survey(effort)
+    largest = max(found.worst[name][0] for name in names)
+    return Verdict(largest <= 1 + ROUNDING, largest, found.of(*names))
+
+
+def _refuted(effort: Effort, name: str, *examples: str) -> Verdict:
+    """Look for the largest ratio: at random, by climbing from the worst MDPs, and by hand."""
+    found = survey(effort)
+    starts = (found.worst[name][2], found.worst["upper/tau"][2])
+    tries, rng = effort.choose(150, 1_500), stream(effort.seed, 1, "model")
+    details = found.of(name)
+    details["largest by climbing from the worst"] = max(
+        climb(start, name, tries, rng)[1] for start in starts
+    )
+    made = {f"counterexample {example!r}": counterexample(example) for example in examples}
+    made["'dive' with r = .6668"] = dive(0.6668)
+    largest = max(found.worst[name][0], details["largest by climbing from the worst"])
+    for label, mdp in made.items():
+        everywhere, far = ratios(mdp), ratios(mdp, (FAR,))
+        assert everywhere is not None
+        assert far is not None
+        value, gamma = everywhere[name]
+        details[label] = {"largest": value, "at gamma": gamma, f"at gamma {FAR}": far[name][0]}
+        largest = max(largest, value)
+    return Verdict(largest <= 1 + ROUNDING, largest, details)
+
+
+@claim(
+    "tau-is-span",
+    "section 3, after Definition 3.1",
+    "tau_* of an average-optimal policy is equivalent to (read: equals) the span of its bias",
+    true=False,
+    instead="span/2 <= tau_* <= span for a bias-optimal policy, and both ends are attained; for an "
+    "average-optimal policy that is not bias-optimal tau may even be 0 (counterexample 'idle')",
+    counterexample="dive",
+)
+def tau_is_span(effort: Effort) -> Verdict:
+    """Compare the two on RiverSwim, where they differ, and their order on random MDPs."""
+    mdp = environment("riverswim")
+    best = solve_average(mdp, bias_optimal=True)
+    tau, height = float(reward_averaging_time(mdp, best.policy)), span(best.bias)
+    found = survey(effort)
+    ordered = max(found.worst[name][0] for name in ("tau/span", "span/2tau")) <= 1 + ROUNDING
+    details = {
+        "riverswim": {"tau": tau, "span": height},
+        **found.of("tau/span", "span/2tau"),
+        "span/2 <= tau <= span": ordered,
+    }
+    ratio = max(height / tau, 2 * found.worst["span/2tau"][0])
+    return Verdict(abs(ratio - 1) <= ROUNDING, ratio, details)
+
+
+@claim(
+    "lemma-3.3-lower",
+    "Lemma 3.3, lower side",
+    "V*_gamma(s) >= lambda_*/(1 - gamma) - tau_* in every weakly communicating MDP",
+)
+def lemma_lower(effort: Effort) -> Verdict:
+    """Look for an MDP that breaks it."""
+    return _confirmed(effort, "lower/tau")
+
+
+@claim(
+    "lemma-3.3-upper",
+    "Lemma 3.3, upper side",
+    "V*_gamma(s) <= lambda_*/(1 - gamma) + tau_* in every weakly communicating MDP",
+    true=False,
+    instead="V*_gamma(s) <= lambda_*/(1 - gamma) + h(s) - min h, hence + span(h), hence + 2 tau_*, "
+    "h being the bias of a bias-optimal policy; the constants 1 and 2 are the best",
+    counterexample="dive",
+)
+def lemma_upper(effort: Effort) -> Verdict:
+    """Look for an MDP that breaks it."""
+    return _refuted(effort, "upper/tau", "dive", "wait")
+
+
+@claim(
+    "lemma-3.3-span",
+    "Lemma 3.3 as its proof has it",
+    "|V*_gamma(s) - lambda_*/(1 - gamma)| <= span of the optimal bias, both sides",
+)
+def lemma_span(effort: Effort) -> Verdict:
+    """Look for an MDP that breaks it."""
+    return _confirmed(effort, "upper/span", "lower/span")
+
+
+@claim(
+    "eq-5",
+    "eq. 5",
+    "|V*_gamma(s) - V*_gamma(s')| <= 2 tau_* in every weakly communicating MDP",
+    true=False,
+    instead="span(V*_gamma) <= span(h) + tau_*, hence <= 2 span(h) and <= 3 tau_*; the constants 2 "
+    "and 3 are the best",
+    counterexample="dive",
+)
+def span_of_values(effort: Effort) -> Verdict:
+    """Look for an MDP that breaks it."""
+    return _refuted(effort, "range/2tau", "dive", "steep")
+
+
+@claim(
+    "eq-5-corrected",
+    "eq. 5, corrected",
+    "span(V*_gamma) <= span(h) + tau_*, hence <= 2 span(h) and <= 3 tau_*",
+)
+def span_of_values_corrected(effort: Effort) -> Verdict:
+    """Look for an MDP that breaks it."""
+    return _confirmed(effort, "range/(span+tau)", "range/2span")

@@ -1,0 +1,242 @@
+"""Claims of section 5: posterior sampling, the value decomposition, and the confidence set."""
+
+import math
+
+import numpy as np
+
+from cpsrl.environments import environment
+from cpsrl.planning import discounted_value, solve_discounted
+from cpsrl.planning.chain import policy_chain
+from cpsrl.resampling import Bernoulli
+from cpsrl.seeding import stream
+from cpsrl.theory.bayes import Draws, bayesian_runs
+from cpsrl.theory.bounds import high_probability_length
+from cpsrl.theory.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
+from cpsrl.theory.evidence import (
+    LEVEL,
+    Effort,
+    Verdict,
+    claim,
+    critical_z,
+    upper_probability,
+    z_score,
+)
+
+STATES, ACTIONS, STEPS, GAMMA = 3, 2, 200, 0.9
+WRONG = 1.0
+"""A wrong prior: the agent believes in Dirichlet(1), where MDPs come from Dirichlet(1/S)."""
+
+
+_runs: dict[tuple[int, int, float | None], Draws] = {}
+
+
+def runs(effort: Effort, believed: float | None = None) -> Draws:
+    """Return runs on MDPs from the prior, made by the first claim that needs them."""
+    n = effort.choose(2_000, 20_000)
+    key = (n, effort.seed, believed)
+    if key not in _runs:
+        _runs[key] = bayesian_runs(
+            STATES,
+            ACTIONS,
+            Bernoulli(gamma=GAMMA),
+            STEPS,
+            n,
+            effort.seed,
+            believed=believed,
+            progress=effort.counter(n * STEPS),
+        )
+    return _runs[key]
+
+
+def _scores(draws: Draws) -> dict[str, float]:
+    """Return z-scores of g(E) f(H) - g(E^K) f(H) for some functions g, and f of the history."""
+    run, state = np.arange(len(draws.last_start)), draws.last_start
+    row = state * ACTIONS
+    value = draws.true_value - draws.sample_value
+    probability = draws.truth[run, row, state] - draws.sample[run, row, state]
+    squares = (draws.truth**2 - draws.sample**2).sum(axis=2)
+    return {
+        "optimal value": z_score(value),
+        "which optimal value is larger": z_score(np.sign(value)),
+        "probability of staying": z_score(probability),
+        "the same, times the visits": z_score(probability * draws.visits[run, row]),
+        "squares of all probabilities": z_score(squares.sum(axis=1)),
+        "the same, where a pair is new": z_score((squares * (draws.visits == 0)).sum(axis=1)),
+    }
+
+
+@claim(
+    "lemma-5.1",
+    "Lemma 5.1",
+    "E[g(E) | history] = E[g(E^k) | history] at a resampling time, the coins being part of the "
+    "history",
+)
+def posterior_sampling(effort: Effort) -> Verdict:
+    """Compare E and E^K under several functions; with a wrong prior they must differ."""
+    right, wrong = (_scores(runs(effort, believed)) for believed in (None, WRONG))
+    limit = critical_z(len(right))
+    ratio = max(map(abs, right.values())) / limit
+    found_out = max(map(abs, wrong.values())) / limit
+    details = {
+        "MDPs": len(runs(effort).delta),
+        "z": right,
+        "z limit": limit,
+        "z with a wrong prior": wrong,
+        "the wrong prior is found out": found_out > 1,
+    }
+    return Verdict(ratio <= 1 < found_out, ratio, details, LEVEL)
+
+
+@claim("lemma-5.2", "Lemma 5.2", "E[sum of Delta_k] = E[sum of Delta~_k]")
+def regret_equivalence(effort: Effort) -> Verdict:
+    """Compare the sums run by run; with a wrong prior they must differ."""
+    right, wrong = runs(effort), runs(effort, WRONG)
+    limit = critical_z(1)
+    z, z_wrong = (z_score(draws.delta - draws.delta_tilde) for draws in (right, wrong))
+    details = {
+        "MDPs": len(right.delta),
+        "mean sum of Delta_k": float(right.delta.mean()),
+        "mean sum of Delta~_k": float(right.delta_tilde.mean()),
+        "z": z,
+        "z limit": limit,
+        "z with a wrong prior": z_wrong,
+        "the wrong prior is found out": abs(z_wrong) > limit,
+    }
+    return Verdict(abs(z) <= limit < abs(z_wrong), abs(z) / limit, details, LEVEL)
+
+
+@claim(
+    "lemma-5.3",
+    "Lemma 5.3",
+    "the difference of a policy's values in two environments is the expected sum, over a "
+    "pseudo-episode in the first, of gamma <P - P^, V^>",
+)
+def value_decomposition(effort: Effort) -> Verdict:
+    """Check it by linear algebra on pairs of random MDPs, and by simulation on one of them."""
+    worst, gammas = 0.0, (0.0, 0.5, 0.9, 0.99)
+    for seed in range(effort.choose(10, 100)):
+        true, other = (environment("random", n_states=5, seed=2 * seed + i) for i in (0, 1))
+        other = type(true)(other.dense, true.rewards)
+        for gamma in gammas:
+            policy = solve_discounted(other, gamma).policy
+            chain, rewards = policy_chain(true, policy)
+            value, value_hat = (discounted_value(m, policy, gamma) for m in (true, other))
+            error = gamma * (chain - policy_chain(other, policy)[0]) @ value_hat
+            total = np.linalg.solve(np.eye(len(rewards)) - gamma * chain, error)
+            difference = np.abs(value - value_hat - total).max()
+            worst = max(worst, float(difference / np.abs(value).max()))
+    n = effort.choose(20_000, 200_000)
+    sums = sum_over_pseudo_episodes(chain, error, gammas[-1], 0, n, stream(effort.seed, 0, "model"))
+    z, limit = z_score(sums - (value - value_hat)[0]), critical_z(1)
+    ratio = max(worst / ROUNDING, abs(z) / limit)
+    details = {
+        "largest relative error": worst,
+        "allowed": ROUNDING,
+        "simulated pseudo-episodes": n,
+        "z": z,
+        "z limit": limit,
+    }
+    return Verdict(ratio <= 1, ratio, details, LEVEL)
+
+
+@claim(
+    "lemma-5.4",
+    "Lemma 5.4",
+    "the true environment is outside the confidence set M_k with probability at most 1/K "
+    "(with T for K, which is not known at t_k: at most 1/T)",
+)
+def confidence_set(effort: Effort) -> Verdict:
+    """Count how often the truth is outside at any of the resampling times of a run."""
+    draws = runs(effort)
+    n = len(draws.confidence)
+    outside = int((draws.confidence > 1).sum())
+    limit = upper_probability(outside, n)
+    K = float(draws.pseudo_episodes.mean())
+    largest = float(draws.confidence.max())
+    log = 7 * STATES * math.log(2 * STATES * ACTIONS * STEPS)
+    details = {
+        "runs": n,
+        "mean K": K,
+        "runs with the truth outside at some k": outside,
+        "upper confidence limit of that probability": limit,
+        "1/K": 1 / K,
+        "largest deviation over width": largest,
+        "what the proof gives at t_k = T (log10)": (
+            math.log(STATES * ACTIONS * STEPS) + STATES * math.log(2) - log
+        )
+        / math.log(10),
+    }
+    return Verdict(limit <= 1 / K, largest, details, LEVEL)
+
+
+@claim(
+    "long-pseudo-episodes",
+    "section 5, second term",
+    "with m = log(2K/(1 - gamma))/(1 - gamma), rounded up, the pseudo-episodes longer than m cost "
+    "at most 1/2: K gamma^m/(1 - gamma) <= 1/2",
+)
+def long_pseudo_episodes(effort: Effort) -> Verdict:
+    """Compute it for many K and gamma."""
+    worst, at = 0.0, (0, 0.0)
+    for K in (1, 10, 1_000, 100_000, 10**7):
+        for gamma in (0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999):
+            cost = 2 * K * gamma ** high_probability_length(K, gamma) / (1 - gamma)
+            worst, at = max((worst, at), (cost, (K, gamma)))
+    return Verdict(worst <= 1, worst, {"largest cost over 1/2": worst, "at K, gamma": list(at)})
+
+
+@claim(
+    "indicator-in-the-sum",
+    "appendix A, first bound",
+    "E[Delta~_k 1_B] <= E[sum over pseudo-episode k of |gamma <P - P^k, V>| 1_B], where B says "
+    "that no count more than doubles in it",
+    true=False,
+    instead="stop the sum before the first step sigma whose count has doubled: Delta~_k = E[sum "
+    "over t < sigma of gamma <P^k - P, V>] + E[1{sigma in E_k} Delta~(s_sigma)], where the last is "
+    "at most 1/(1 - gamma), for each of at most S A log2(1 + T/(2SA)) doublings",
+)
+def indicator_in_the_sum(effort: Effort) -> Verdict:
+    """Compute both sides where the Bellman errors come late in the pseudo-episodes that break B.
+
+    The truth stays in state 0, goes to 1 with probability .01, and stays there, all for nothing.
+    E^k leads from 1 to a third state that pays 1 for ever. Pair 1 was visited once before, so B
+    says that it is visited at most once in the pseudo-episode; pair 0 so often that it cannot
+    double.
+    """
+    gamma, leave = 0.9, 0.01
+    value = np.array([0.0, gamma / (1 - gamma), 1 / (1 - gamma)])
+    value[0] = gamma * leave * value[1] / (1 - gamma * (1 - leave))
+    error = gamma * (value[2] - value[1])
+    reach = gamma * leave / (1 - gamma * (1 - leave))
+    holds = 1 - reach * gamma
+    left, right = value[0] * holds, error * reach * (1 - gamma)
+    stopped = reach * error + reach * gamma * value[1]
+    details = {
+        "Delta~": value[0],
+        "probability of B": holds,
+        "left side": left,
+        "right side": right,
+        "sum up to sigma, and what comes after": [reach * error, reach * gamma * value[1]],
+        "their sum over Delta~": stopped / value[0],
+    }
+    return Verdict(left <= right, left / right, details)
+
+
+@claim(
+    "sum-of-widths",
+    "appendix A",
+    "the sum over all steps of 1/sqrt(N_{t_k}(s_t, a_t)), while counts at most double, is at most "
+    "sqrt(2 S A T)",
+    true=False,
+    instead="it is at most sqrt(8 S A T): the integral of x^(-1/2) to N is 2 sqrt(N), and the 2 is "
+    "lost in the paper. The constant 8 is enough; resampling at every step comes to 4.",
+)
+def sum_of_widths(effort: Effort) -> Verdict:
+    """Visit all pairs in turn and resample at every step: N_{t_k} is then N_t."""
+    pairs, rounds = 10, 1_000
+    total = pairs * float((np.arange(1, rounds) ** -0.5).sum())
+    steps = pairs * rounds
+    ratio = total / math.sqrt(2 * pairs * steps)
+    corrected = total / math.sqrt(8 * pairs * steps)
+    details = {"S A": pairs, "T": steps, "sum": total, "over sqrt(8 S A T)": corrected}
+    return Verdict(ratio <= 1, ratio, details)
