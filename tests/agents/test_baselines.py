@@ -10,7 +10,7 @@ from cpsrl.agents.ucrl2 import extended_value_iteration, optimistic_mean
 
 def test_the_optimal_agents_regret_tends_to_minus_the_bias():
     mdp = cpsrl.environment("riverswim")
-    runs = cpsrl.simulate(cpsrl.OptimalAgent(), mdp, 2000, 4000)
+    runs = cpsrl.simulate(cpsrl.OptimalAgent(), mdp, 2000, 1000)
     last = runs.regret[:, -1]
     bias = cpsrl.solve_average(mdp, bias_optimal=True).bias[0]
     assert abs(last.mean() + bias) < 4 * last.std() / np.sqrt(len(last))

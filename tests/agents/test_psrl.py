@@ -36,7 +36,7 @@ ONE_PAIR_TIMES = [1, 2, 4, 7, 11, 16, 22]
 # Eight visits of (0, 0), then (1, 1). t=7: t_4=7, T_3=3. At t=9 (1, 1) is new: t=10 resamples
 # before its time, with T_4=3, N(0,0)=8, N(1,1)=1. t=11: N(1,1)=2 <= 2. t=12: 3 > 2, resample,
 # T_5=2. Then (0, 0): t=15 > 12 + 2, T_6=3. t=19 > 15 + 3.
-TWO_PAIRS = [(0, 0)] * 8 + [(1, 1)] * 3 + [(0, 0)] * 8
+TWO_PAIRS = [(0, 0)] * 8 + [(1, 1)] * 3 + [(0, 0)] * 9
 TWO_PAIRS_TIMES = [1, 2, 4, 7, 10, 12, 15, 19]
 
 
@@ -69,9 +69,10 @@ def test_the_traces_tell_the_known_mistakes(mistake):
 
 
 def test_count_doubling_by_hand():
-    # One pair: N at the start 0, 1, 2, 4, 8; a new pair ends the pseudo-episode at once.
+    # One pair: N at the start 0, 1, 2, 4, 8, 16. A new pair ends the pseudo-episode at once; then
+    # N(1,1) is 1, 2, and the eight visits of (0, 0) before are matched at the start of step 20.
     assert resample_times(cpsrl.CountDoublingPSRL(), ONE_PAIR) == [1, 2, 3, 5, 9, 17]
-    assert resample_times(cpsrl.CountDoublingPSRL(), TWO_PAIRS) == [1, 2, 3, 5, 9, 10, 11, 18]
+    assert resample_times(cpsrl.CountDoublingPSRL(), TWO_PAIRS) == [1, 2, 3, 5, 9, 10, 11, 20]
 
 
 def test_rules_known_in_advance():
@@ -106,9 +107,8 @@ def test_the_policy_is_optimal_for_the_objective_in_what_is_known():
 def test_planning_takes_the_gamma_of_the_moment_of_resampling():
     mdp = cpsrl.environment("riverswim")
     known = Prior(transitions=mdp.dense * 1e9, rewards=KnownRewards())
-    agent = cpsrl.start(
-        cpsrl.ContinuingPSRL(schedule=lambda t: 0.0 if t < 5 else 0.99, prior=known), mdp
-    )
+    late = cpsrl.ContinuingPSRL(schedule=lambda t: 0.0 if t < 5 else 0.99, prior=known)
+    agent = cpsrl.start(late, mdp)
     policies = []
     for _ in range(2000):
         agent.act(0)

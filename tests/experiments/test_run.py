@@ -155,6 +155,7 @@ def test_carrying_on_keeps_the_horizon_that_was_tuned_to(experiment, undisturbed
 def test_an_interrupted_continue_adds_no_more_when_it_is_repeated(
     experiment, tmp_path, assert_same_results
 ):
+    experiment = replace(experiment, agents=experiment.agents[:1])
     run_experiment(experiment, tmp_path / "r")
     with pytest.raises(KeyboardInterrupt):
         continue_experiment(tmp_path / "r", 300, progress=Interrupting(4))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture()
+@pytest.fixture
 def seen():
     """Ninety transitions of a problem with S = 5, A = 2; state 4 is never left."""
     rng = np.random.default_rng(3)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from scipy import stats
-from posterior.by_formula import FormulaBelief
 
 from cpsrl import Sizes, TabularMDP
 from cpsrl.posterior import KnownRewards, NormalGamma, Posterior, Prior, belief
+from posterior.by_formula import FormulaBelief
 
 SIZES = Sizes(5, 2)
 DRAWS = 4000

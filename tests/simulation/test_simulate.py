@@ -91,9 +91,8 @@ def test_a_horizon_is_kept_when_a_run_goes_on():
     assert first.agents == ("Continuing PSRL, horizon T=400",)
     second = cpsrl.simulate(tuned, RIVER, 600, 2, record=1, start=first.state)
     assert second.agents == first.agents
-    whole = cpsrl.simulate(
-        cpsrl.ContinuingPSRL(schedule="horizon", horizon=400), RIVER, 1000, 2, record=1
-    )
+    fixed = cpsrl.ContinuingPSRL(schedule="horizon", horizon=400)
+    whole = cpsrl.simulate(fixed, RIVER, 1000, 2, record=1)
     assert np.array_equal(whole.regret, np.hstack([first.regret, second.regret]))
 
 
@@ -224,13 +223,12 @@ def test_errors(options, message):
 
 
 def test_errors_of_start():
+    longer = cpsrl.environment("riverswim", n_states=7)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2)
     with pytest.raises(ValueError, match="start has 2 states for 3 seeds"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, start=runs.state)
     with pytest.raises(ValueError, match="does not fit"):
-        cpsrl.simulate(
-            cpsrl.TSDE(), cpsrl.environment("riverswim", n_states=7), 10, 2, start=runs.state
-        )
+        cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, start=runs.state)
     with pytest.raises(ValueError, match="with the rule"):
         cpsrl.simulate(cpsrl.DSPSRL(), RIVER, 10, 2, start=runs.state)
     old = tuple({**state, "format": 0} for state in runs.state)

@@ -221,6 +221,7 @@ def show(report: "Report") -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from cpsrl.reports.summary import HEADINGS, LEGEND, cells
 
@@ -234,11 +235,11 @@ def show(report: "Report") -> None:
         for heading in HEADINGS:
             table.add_column(heading, justify="left" if heading == "agent" else "right")
         for row in here:
-            table.add_row(*cells(row))
+            table.add_row(*map(Text, cells(row)))
         console.print(table)
-    console.print(LEGEND, style="dim", highlight=False)
+    console.print(LEGEND, style="dim", highlight=False, markup=False)
     for finding in report.findings:
-        console.print(f"\n{finding}", highlight=False, soft_wrap=True)
+        console.print(f"\n{finding}", highlight=False, markup=False, soft_wrap=True)
     print(f"\n{len(report.paths)} files in {report.paths[0].parent}")
 
 

@@ -60,10 +60,15 @@ def style() -> Iterator[None]:
         yield
 
 
-def panels(columns: int = 1, width: float = 5.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `columns` panels side by side."""
-    figure = Figure(figsize=(width * columns, height), layout="constrained")
-    return figure, list(np.atleast_1d(figure.subplots(1, columns)))
+def panels(
+    number: int = 1, width: float = 5.2, height: float = 3.4, columns: int = 3
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `number` panels of a size in inches, in rows of at most `columns`."""
+    columns = min(number, columns)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
+    return figure, axes
 
 
 def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -84,13 +89,14 @@ def regret_curves(
     """
     looks = look(runs.agents)
     ends = []
+    smallest = np.inf
     for label in runs.agents:
         band = statistics.mean_band(runs.select(agent=label).regret, level)
         times = np.asarray(runs.times, dtype=np.float64)
         shown = band.value > 0 if logarithmic else np.ones(len(times), dtype=bool)
         if not shown.any():
             continue
-        low = np.maximum(band.low, band.value * 1e-2) if logarithmic else band.low
+        low = np.maximum(band.low, np.finfo(float).tiny) if logarithmic else band.low
         ax.plot(times[shown], band.value[shown], **looks[label], zorder=3)
         ax.fill_between(
             times[shown],
@@ -100,11 +106,13 @@ def regret_curves(
             alpha=0.18,
             linewidth=0,
         )
+        smallest = min(smallest, float(band.value[shown].min()))
         ends.append((label, float(band.value[shown][-1])))
     if logarithmic:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(runs.times[0], runs.times[-1])
+        ax.set_ylim(bottom=smallest / 2)
         _growth_lines(ax)
     else:
         ax.set_xlim(0, runs.times[-1])
@@ -120,12 +128,12 @@ def regret_curves(
 def final_regrets(ax: Axes, runs: Runs) -> None:
     """Draw the regret at the last step of every run, with median and quartiles, one row per agent.
 
-    The scale is linear around zero and logarithmic beyond, as the tails are long on both counts.
+    The scale is linear around zero, where good agents are, and logarithmic beyond.
     """
     looks = look(runs.agents)
     rng = np.random.default_rng(0)
     final = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
-    scale = max(1.0, float(np.median(np.abs(np.concatenate(list(final.values()))))))
+    scale = max(1.0, min(float(np.median(np.abs(values))) for values in final.values()))
     for row, label in enumerate(runs.agents):
         values, colour = final[label], looks[label]["color"]
         jitter = row + rng.uniform(-0.22, 0.22, len(values))
@@ -134,60 +142,47 @@ def final_regrets(ax: Axes, runs: Runs) -> None:
         ax.plot(
             [low, high], [row, row], color=colour, linewidth=5, alpha=0.9, solid_capstyle="butt"
         )
-        ax.plot(middle, row, "|", color="white", markersize=4.5, markeredgewidth=1.8, zorder=4)
+        ax.plot(middle, row, "o", color="white", markeredgecolor=colour, markersize=6, zorder=4)
     ax.set_yticks(range(len(final)), list(final))
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
     ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(scale)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
-    ax.set_xlabel(f"regret after {int(runs.times[-1]):,} steps (each dot a run; bar: quartiles)")
+    ax.set_xlabel(
+        f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"
+    )
 
 
 def regret_against_gamma(
     ax: Axes, runs: Runs, gammas: Mapping[str, float], level: float = statistics.LEVEL
 ) -> None:
-    """Draw mean final regret against gamma, on the scale of the horizon 1 / (1 - gamma).
+    """Draw mean final regret on one environment against gamma, spaced by 1 / (1 - gamma).
 
     `gammas` gives the gamma of the agents that have one, by label; the others are level lines.
-    One curve for every environment of `runs`.
     """
-    looks = look(runs.environments)
-    for name in runs.environments:
-        here = runs.select(environment=name)
-        points = sorted((g, label) for label, g in gammas.items() if label in here.agents)
-        horizon = np.array([1 / (1 - gamma) for gamma, _ in points])
-        means = [
-            statistics.mean(here.select(agent=label).regret[:, -1], level) for _, label in points
-        ]
-        colour = looks[name]["color"]
-        ax.plot(
-            horizon, [m.value for m in means], marker="o", markersize=4, label=name, **looks[name]
-        )
-        ax.fill_between(
-            horizon, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.18, lw=0
-        )
-        for label in here.agents:
-            if label not in gammas:
-                value = statistics.mean(here.select(agent=label).regret[:, -1], level).value
-                ax.axhline(value, color=colour, linewidth=1, linestyle=":", zorder=1)
-                ax.annotate(
-                    label,
-                    (0.005, value),
-                    xycoords=("axes fraction", "data"),
-                    fontsize=7,
-                    color=colour,
-                    va="bottom",
-                )
+    finals = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
+    means = {label: statistics.mean(values, level) for label, values in finals.items()}
+    others = [label for label in means if label not in gammas]
+    curve, *rest = look(["", *others]).values()
+    points = sorted((gamma, label) for label, gamma in gammas.items() if label in means)
+    horizon = [1 / (1 - gamma) for gamma, _ in points]
+    drawn = [means[label] for _, label in points]
+    ax.plot(horizon, [m.value for m in drawn], marker="o", markersize=4, zorder=3, **curve)
+    tiny = np.finfo(float).tiny
+    lows, highs = [max(m.low, tiny) for m in drawn], [m.high for m in drawn]
+    ax.fill_between(horizon, lows, highs, color=curve["color"], alpha=0.18, linewidth=0)
+    for label, line in zip(others, rest, strict=True):
+        ax.axhline(means[label].value, linewidth=1.2, zorder=2, **line)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ticks = sorted(set(gammas.values()))
-    ax.set_xticks([1 / (1 - gamma) for gamma in ticks], [f"{gamma:g}" for gamma in ticks])
+    ax.set_ylim(bottom=min(m.value for m in means.values() if m.value > 0) / 2)
+    ax.set_xticks(horizon, [f"{gamma:g}".lstrip("0") for gamma, _ in points], rotation=60)
     ax.minorticks_off()
-    ax.set_xlabel("gamma (spaced by 1 / (1 - gamma))")
+    ax.set_xlabel("gamma")
     ax.set_ylabel(f"regret after {int(runs.times[-1]):,} steps")
-    if len(runs.environments) > 1:
-        ax.legend(frameon=False, fontsize=8)
+    ends = [(label, means[label].value) for label in others if means[label].value > 0]
+    _label_ends(ax, horizon[-1], ends, dict(zip(others, rest, strict=True)))
 
 
 def save(
@@ -265,6 +260,7 @@ def _spread(heights: Any, gap: float) -> Any:
     pooled = np.repeat([mean for mean, _ in blocks], [int(size) for _, size in blocks])
     placed = np.empty(len(order))
     placed[order] = pooled + np.arange(len(order)) * gap
+    placed -= max(0.0, placed.max(initial=0.0) - 1)
     return placed + max(0.0, -placed.min(initial=0.0))
 
 

@@ -49,7 +49,9 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
         for number, environment in enumerate(runs.environments, start=1):
             here = runs.select(environment=environment)
             suffix = f"-{number:02d}" if len(runs.environments) > 1 else ""
-            figure, (linear, logarithmic) = figures.panels(2)
+            figure, (linear, logarithmic) = figures.panels(
+                2, height=max(3.4, 1 + 0.19 * len(here.agents))
+            )
             figures.regret_curves(linear, here)
             figures.regret_curves(logarithmic, here, logarithmic=True)
             linear.set_title(f"{environment}: mean of {_runs(here)} runs, 95% bands")
@@ -65,8 +67,10 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
         }
         if len(gammas) > 2:
-            figure, (ax,) = figures.panels(1, width=6.4, height=4.2)
-            figures.regret_against_gamma(ax, runs, gammas)
+            figure, axes = figures.panels(len(runs.environments), width=4.4)
+            for ax, environment in zip(axes, runs.environments, strict=True):
+                figures.regret_against_gamma(ax, runs.select(environment=environment), gammas)
+                ax.set_title(environment)
             paths += figures.save(figure, out / "gamma", origin, formats)
     return paths
 

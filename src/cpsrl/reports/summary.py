@@ -68,7 +68,7 @@ HEADINGS = ("agent", "regret", "95% interval", "median", "growth", "last tenth",
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row as text, in the order of `HEADINGS`."""
     growth = "-"
-    if np.isfinite(row.exponent.value):
+    if np.isfinite([row.exponent.low, row.exponent.high]).all():
         growth = f"{row.exponent.value:.2f} [{row.exponent.low:.2f}, {row.exponent.high:.2f}]"
     return (
         row.agent,

@@ -48,8 +48,8 @@ def advance(
             mark += 1
         if t + 1 == first + steps or t + 1 - begun == recorder.chunk:
             recorder.collect(begun, t + 1 - begun)
-            progress(t + 1 - begun)
             begun = t + 1
+        progress(1)
     return reward_sum
 
 

@@ -35,6 +35,9 @@ from cpsrl.simulation.recording import Recorder, Tape
 
 DONE, PAUSED, STOPPED = 0, 1, 2
 
+WORK, LEAST_CHUNK = 1 << 27, 256
+"""A chunk is so many steps that it would take about WORK cells at one resampling a step."""
+
 
 class World(NamedTuple):
     """The environment: transition rows as in `TabularMDP.cdf`, rewards `(S*A,)` and their noise."""
@@ -198,13 +201,15 @@ def advance(
     world = world_of(simulator.mdp)
     streams = simulator.streams
     pause = recorder.loss is not None or not agent.posterior.is_dense
+    cells = simulator.mdp.n_states**2 * simulator.mdp.n_actions
+    chunk = min(recorder.chunk, max(LEAST_CHUNK, WORK // cells))
     state, mark = simulator.state, 0
     while steps > 0 and not stop[0]:
-        n = min(steps, recorder.chunk)
+        n = min(steps, chunk)
         first = int(agent.clock[STEP])
         resample, gamma = agent.in_advance(n)
         agent.posterior.reserve(n)
-        status = PAUSED
+        status, reported = PAUSED, 0
         while status == PAUSED:
             status, state, reward_sum, mark = run_chunk(
                 world,
@@ -231,13 +236,14 @@ def advance(
                 streams.belief,
             )
             recorder.fill(mark)
+            i = int(agent.clock[STEP]) - first
+            progress(i - reported)
+            reported = i
             if status == PAUSED:
-                i = int(agent.clock[STEP]) - first
                 used = agent.planning_gamma(gamma[i] if len(gamma) else math.nan)
                 agent.resample(used)
                 recorder.add_loss(state, agent.policy, used)
         recorder.collect(first, n)
         simulator.state = state
-        progress(n)
         steps -= n
     return reward_sum

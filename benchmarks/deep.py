@@ -1,0 +1,167 @@
+"""Bootstrapped DQN: env-steps per second against a usual PyTorch loop, and how speed grows.
+
+    python benchmarks/deep.py            about three minutes on two cores
+
+Every agent makes one update of every member after every step: batch 32, two hidden layers of 50,
+prior functions, Adam, on RiverSwim with thermometer features. The rivals take turns, three rounds,
+and medians are reported, so that what else the machine does falls on all of them. Needs the extras
+`deep` and `bench`.
+"""
+
+import argparse
+import copy
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+import cpsrl
+from cpsrl.agents import DQN, BootstrappedDQN
+from cpsrl.mdp import TabularMDP
+from cpsrl.simulation import simulate
+
+MEMBERS, HIDDEN, BATCH, GAMMA, SEEDS, ROUNDS = 10, 50, 32, 0.99, 50, 3
+
+
+def network(n_features: int, n_actions: int) -> nn.Module:
+    layers = [nn.Linear(n_features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(HIDDEN, n_actions))
+
+
+class Member(nn.Module):
+    """A trained network plus a fixed random one."""
+
+    def __init__(self, n_features: int, n_actions: int, prior_scale: float) -> None:
+        super().__init__()
+        self.trained = network(n_features, n_actions)
+        self.prior = network(n_features, n_actions)
+        self.prior_scale = prior_scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the action values."""
+        with torch.no_grad():
+            prior = self.prior(x)
+        return self.trained(x) + self.prior_scale * prior
+
+
+def torch_loop(mdp: TabularMDP, steps: int) -> float:
+    """Take steps with one agent as public bootstrapped DQNs do it; return steps per second.
+
+    A list of networks with an optimiser each, updated one after the other on a minibatch drawn from
+    arrays on the host; the environment is stepped in Python.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    features = mdp.features.astype(np.float32)
+    members = [Member(features.shape[1], mdp.n_actions, 10.0) for _ in range(MEMBERS)]
+    targets = [copy.deepcopy(member) for member in members]
+    optimisers = [torch.optim.Adam(member.trained.parameters(), lr=1e-3) for member in members]
+    x, next_x = np.zeros((2, steps, features.shape[1]), np.float32)
+    actions, rewards = np.zeros(steps, np.int64), np.zeros(steps, np.float32)
+    simulator, active = mdp.start(), 0
+    began = time.perf_counter()
+    for t in range(steps):
+        if t == 0 or rng.random() >= GAMMA:
+            active = int(rng.integers(MEMBERS))
+        x[t] = features[simulator.state]
+        with torch.no_grad():
+            actions[t] = int(members[active](torch.from_numpy(x[t])).argmax())
+        rewards[t], state = simulator.step(int(actions[t]))
+        next_x[t] = features[state]
+        rows = rng.integers(t + 1, size=BATCH)
+        batch_x, batch_next = torch.from_numpy(x[rows]), torch.from_numpy(next_x[rows])
+        batch_a, batch_r = torch.from_numpy(actions[rows]), torch.from_numpy(rewards[rows])
+        for member, target, optimiser in zip(members, targets, optimisers, strict=True):
+            with torch.no_grad():
+                aim = batch_r + GAMMA * target(batch_next).max(1).values
+            q = member(batch_x).gather(1, batch_a[:, None])[:, 0]
+            loss = nn.functional.mse_loss(q, aim)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        if (t + 1) % 100 == 0:
+            for member, target in zip(members, targets, strict=True):
+                target.load_state_dict(member.state_dict())
+    return steps / (time.perf_counter() - began)
+
+
+def speed(spec: BootstrappedDQN, mdp: TabularMDP, seeds: int, steps: int, threads: int) -> float:
+    """Return env-steps per second of all seeds together."""
+    began = time.perf_counter()
+    simulate(spec, mdp, steps, seeds=seeds, threads=threads, record=steps)
+    return seeds * steps / (time.perf_counter() - began)
+
+
+def river(n_states: int) -> TabularMDP:
+    return cpsrl.environment("riverswim", n_states=n_states, features="thermometer")
+
+
+def medians(rivals: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """Let the rivals take turns and return the median of each."""
+    taken: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(ROUNDS):
+        for name, run in rivals.items():
+            taken[name].append(run())
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def against_torch(n_states: int, steps: int) -> None:
+    mdp, spec = river(n_states), BootstrappedDQN(gamma=GAMMA, members=MEMBERS)
+    speed(spec, mdp, 2, 10, 2)
+    got = medians(
+        {
+            "torch": lambda: torch_loop(mdp, 150),
+            "one": lambda: speed(spec, mdp, SEEDS, steps, 1),
+            "two": lambda: speed(spec, mdp, SEEDS, steps, 2),
+        }
+    )
+    print(
+        f"| {n_states} | {got['torch']:,.0f} | {got['one']:,.0f} | {got['two']:,.0f} "
+        f"| {got['one'] / got['torch']:.0f} | {got['two'] / got['one']:.2f} |",
+        flush=True,
+    )
+
+
+def growth(what: str, cases: dict[str, Callable[[], float]]) -> None:
+    got = medians(cases)
+    print(f"\n| {what} | " + " | ".join(got) + " |")
+    print("| --- |" + " --- |" * len(got))
+    print(
+        "| steps/s, one core | " + " | ".join(f"{v:,.0f}" for v in got.values()) + " |", flush=True
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=1000, help="steps of every run")
+    steps = parser.parse_args().steps
+    print(f"Bootstrapped DQN, {MEMBERS} members, {SEEDS} seeds; env-steps per second\n")
+    print(
+        "| N | PyTorch, one seed | cpsrl, one core | cpsrl, two cores | times PyTorch | two/one |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    for n_states in (6, 20):
+        against_torch(n_states, steps)
+    mdp = river(6)
+
+    def case(
+        seeds: int, n: int = steps, spec: BootstrappedDQN | None = None
+    ) -> Callable[[], float]:
+        spec = spec or BootstrappedDQN()
+        speed(spec, mdp, 1, 10, 1)
+        return lambda: speed(spec, mdp, seeds, n, 1)
+
+    growth("seeds (N = 6)", {str(n): case(n, 2 * steps) for n in (1, 2, 5, 10)})
+    sizes = {f"{k}": case(5, spec=BootstrappedDQN(members=k)) for k in (1, 5, 10, 20, 50)}
+    growth("members (N = 6, 5 seeds)", sizes)
+    widths = {f"{h}-{h}": BootstrappedDQN(hidden=(h, h)) for h in (25, 50, 100, 200)}
+    growth("hidden layers (N = 6, 5 seeds)", {k: case(5, spec=s) for k, s in widths.items()})
+    growth("DQN (N = 6)", {"5 seeds": case(5, 5 * steps, DQN())})
+
+
+if __name__ == "__main__":
+    main()
