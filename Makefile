@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,deep,ray
 WORKERS ?= 2
 
-.PHONY: help install lint test test-all lock clean
+.PHONY: help install reproduce lint test test-all lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -20,6 +20,9 @@ $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
 	@touch $@
 
 install: $(VENV)/.installed ## make .venv with the package and all it needs
+
+reproduce: install ## from a fresh clone to the paper's figures
+	$(BIN)/cpsrl reproduce
 
 lint: install ## ruff and mypy
 	$(BIN)/ruff check

@@ -53,7 +53,7 @@ def write_mdp(mdp: TabularMDP, path: str | os.PathLike[str]) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that becomes `path` when the block ends, and leaves no trace if it fails."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -204,7 +204,10 @@ def compile_() -> None:
     from cpsrl._compile import KERNEL_CACHE
     from cpsrl.agents import AGENTS
     from cpsrl.environments import environment
+    from cpsrl.planning import solve_average, solve_discounted
+    from cpsrl.resampling import Bernoulli
     from cpsrl.simulation import simulate
+    from cpsrl.theory.bayes import bayesian_runs
 
     began = time.perf_counter()
     problems = environment("riverswim"), environment("gridworld", rows=40, columns=40)
@@ -213,6 +216,11 @@ def compile_() -> None:
         if not getattr(agent, "packages", ()):
             for mdp in problems:
                 simulate(agent, mdp, steps=2, seeds=1)
+    dense = environment("random", n_states=120)
+    for mdp in (*problems, dense):
+        solve_discounted(mdp, 0.9)
+        solve_average(mdp)
+    bayesian_runs(2, 2, Bernoulli(gamma=0.5), steps=2, runs=1, cap=10.0)
     print(f"kernels are compiled in {KERNEL_CACHE} ({time.perf_counter() - began:.1f} s)")
 
 

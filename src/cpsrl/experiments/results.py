@@ -46,11 +46,13 @@ class Results:
     extension: int
     """By how much the last `continue` asked to go further; 0 if there was none."""
     commands: tuple[dict[str, str], ...]
+    identity: str
+    """Marks every file as this experiment's."""
 
     @cached_property
     def store(self) -> Store:
         """The files of the groups."""
-        return Store(self.directory, _identity(self.experiment, self.origin))
+        return Store(self.directory, self.identity)
 
     def save(self) -> None:
         """Write the specification and the header: the header last, since it makes the directory."""
@@ -59,6 +61,7 @@ class Results:
         content = {
             "format": FORMAT,
             "name": self.experiment.name,
+            "identity": self.identity,
             "spec": hashlib.sha256(spec).hexdigest(),
             "steps": self.steps,
             "extension": self.extension,
@@ -102,7 +105,8 @@ def new(directory: Path, experiment: Experiment) -> Results:
                 runs = experiment.runs[first : first + size]
                 groups.append(Group(str(environment.label), str(agent.label), runs, stem))
     here = origin(tuple(sorted(packages)))
-    return Results(directory, experiment, here, tuple(groups), experiment.steps, 0, ())
+    identity = _identity(experiment, here)
+    return Results(directory, experiment, here, tuple(groups), experiment.steps, 0, (), identity)
 
 
 def open_results(directory: Path | str) -> Results:
@@ -126,6 +130,7 @@ def open_results(directory: Path | str) -> Results:
         )
         origin_then, commands = Origin.from_dict(content["origin"]), tuple(content["commands"])
         steps, extension = int(content["steps"]), int(content["extension"])
+        identity = str(content["identity"])
     except FileNotFoundError:
         raise DamagedError(spec, "it is missing") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -133,7 +138,7 @@ def open_results(directory: Path | str) -> Results:
     if hashlib.sha256(raw).hexdigest() != content.get("spec"):
         raise DamagedError(spec, "its checksum is not the one in experiment.json")
     experiment = Experiment.from_toml(raw.decode(), str(spec))
-    return Results(directory, experiment, origin_then, groups, steps, extension, commands)
+    return Results(directory, experiment, origin_then, groups, steps, extension, commands, identity)
 
 
 def claim(directory: Path, experiment: Experiment, repair: bool) -> Results:

@@ -36,6 +36,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpsrl.files import whole_file
+
 FORMAT = 1
 PATIENCE = (0.0, 0.05, 0.2)
 """Seconds to wait before each attempt to read files that another process may be replacing."""
@@ -247,21 +249,11 @@ def locked(directory: Path) -> Iterator[None]:
 
 def write_file(path: Path, data: Any) -> None:
     """Write `data` to `path` whole or not at all, and durably."""
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        with whole_file(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
 
 

@@ -4,7 +4,7 @@ Colours are those of Okabe and Ito (2008), told apart with any colour vision; ev
 a line style of its own, for print in grey. The same agent looks the same in every panel.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,31 +88,23 @@ def regret_curves(
     points where a mean is not positive are left out there.
     """
     looks = look(runs.agents)
+    bands = {a: statistics.mean_band(runs.select(agent=a).regret, level) for a in runs.agents}
+    floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
     ends = []
-    smallest = np.inf
-    for label in runs.agents:
-        band = statistics.mean_band(runs.select(agent=label).regret, level)
-        times = np.asarray(runs.times, dtype=np.float64)
-        shown = band.value > 0 if logarithmic else np.ones(len(times), dtype=bool)
+    for label, band in bands.items():
+        shown = band.value > floor
         if not shown.any():
             continue
-        low = np.maximum(band.low, np.finfo(float).tiny) if logarithmic else band.low
-        ax.plot(times[shown], band.value[shown], **looks[label], zorder=3)
-        ax.fill_between(
-            times[shown],
-            low[shown],
-            band.high[shown],
-            color=looks[label]["color"],
-            alpha=0.18,
-            linewidth=0,
-        )
-        smallest = min(smallest, float(band.value[shown].min()))
+        times, low = runs.times[shown], np.maximum(band.low, floor)[shown]
+        ax.plot(times, band.value[shown], **looks[label], zorder=3)
+        colour = looks[label]["color"]
+        ax.fill_between(times, low, band.high[shown], color=colour, alpha=0.18, linewidth=0)
         ends.append((label, float(band.value[shown][-1])))
     if logarithmic:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(runs.times[0], runs.times[-1])
-        ax.set_ylim(bottom=smallest / 2)
+        ax.set_ylim(floor, top)
         _growth_lines(ax)
     else:
         ax.set_xlim(0, runs.times[-1])
@@ -169,14 +161,14 @@ def regret_against_gamma(
     horizon = [1 / (1 - gamma) for gamma, _ in points]
     drawn = [means[label] for _, label in points]
     ax.plot(horizon, [m.value for m in drawn], marker="o", markersize=4, zorder=3, **curve)
-    tiny = np.finfo(float).tiny
-    lows, highs = [max(m.low, tiny) for m in drawn], [m.high for m in drawn]
+    floor, top = _range(means.values())
+    lows, highs = [max(m.low, floor) for m in drawn], [max(m.high, floor) for m in drawn]
     ax.fill_between(horizon, lows, highs, color=curve["color"], alpha=0.18, linewidth=0)
     for label, line in zip(others, rest, strict=True):
         ax.axhline(means[label].value, linewidth=1.2, zorder=2, **line)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_ylim(bottom=min(m.value for m in means.values() if m.value > 0) / 2)
+    ax.set_ylim(floor, top)
     ax.set_xticks(horizon, [f"{gamma:g}".lstrip("0") for gamma, _ in points], rotation=60)
     ax.minorticks_off()
     ax.set_xlabel("gamma")
@@ -262,6 +254,15 @@ def _spread(heights: Any, gap: float) -> Any:
     placed[order] = pooled + np.arange(len(order)) * gap
     placed -= max(0.0, placed.max(initial=0.0) - 1)
     return placed + max(0.0, -placed.min(initial=0.0))
+
+
+def _range(estimates: Iterable[statistics.Band | statistics.Interval]) -> tuple[float, float]:
+    """Return the limits of a logarithmic axis that shows all positive values of `estimates`."""
+    kept = list(estimates)
+    values = np.concatenate([np.atleast_1d(e.value) for e in kept])
+    highest = max(float(np.max(e.high)) for e in kept)
+    positive = values[values > 0]
+    return (float(positive.min()) / 2, highest * 1.5) if len(positive) else (1.0, 10.0)
 
 
 def _growth_lines(ax: Axes) -> None:

@@ -1,0 +1,254 @@
+"""Speed of tabular posterior sampling against the same agent written in NumPy.
+
+Three programs of one algorithm, Continuing PSRL with gamma = .99 and the default prior, take turns:
+
+    ours      `cpsrl.simulate` on one thread
+    tuned     NumPy at its best: vectorised gamma draws, warm-started policy iteration with a
+              LAPACK solve, pseudo-episodes drawn as geometric blocks, lists in the inner loop
+    textbook  NumPy as one would first write it: `rng.dirichlet` row by row, value iteration to
+              1e-6, a coin at every step
+
+Also: TSDE and DS-PSRL, two threads against one, and the first call of a new process. Times are the
+best of the rounds, after compilation; a ratio is the peer's time a step divided by ours.
+
+    python benchmarks/tabular.py            # about two minutes
+    python benchmarks/tabular.py --quick    # half a minute
+"""
+
+# ruff: noqa: E402 - the number of threads is read when NumPy is imported
+
+import argparse
+import os
+
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import rich.box
+from rich.console import Console
+from rich.table import Table
+
+import cpsrl
+
+GAMMA = 0.99
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter runs")
+    quick = parser.parse_args().quick
+    console = Console()
+    console.print(agents(3 if quick else 7))
+    console.print(peers(2 if quick else 5, 4 if quick else 1))
+    console.print(processes(2 if quick else 5))
+
+
+def agents(rounds: int) -> Table:
+    """Return the table of ours alone: RiverSwim with six states, 50 seeds x 100,000 steps."""
+    river = cpsrl.environment("riverswim")
+    rivals = {
+        "Continuing PSRL": cpsrl.ContinuingPSRL(GAMMA),
+        "TSDE": cpsrl.TSDE(),
+        "DS-PSRL": cpsrl.DSPSRL(),
+        "optimal policy, no learning": cpsrl.OptimalAgent(),
+    }
+    steps, seeds = 100_000, 50
+    table = _table("RiverSwim-6, 50 seeds x 100,000 steps", "agent", "ns a step", "at most")
+    bars = {"Continuing PSRL": "100 (aim 60)", "TSDE": "100", "DS-PSRL": "100"}
+    work = {name: _ours(agent, river, steps, seeds) for name, agent in rivals.items()}
+    for name, seconds in _best(work, rounds).items():
+        table.add_row(name, f"{seconds / steps / seeds * 1e9:.0f}", bars.get(name, ""))
+    return table
+
+
+def peers(rounds: int, shorter: int) -> Table:
+    """Return the table of ours against NumPy."""
+    table = _table(
+        "Continuing PSRL, one seed, ns a step (and how many times ours)",
+        "problem",
+        "ours",
+        "at most",
+        "tuned NumPy",
+        "textbook NumPy",
+    )
+    problems = {
+        "RiverSwim-6": (cpsrl.environment("riverswim"), 2_000_000, 100_000, 10_000, 100),
+        "RiverSwim-50": (cpsrl.environment("riverswim", n_states=50), 20_000, 20_000, 4_000, 4_500),
+        "random, S=100, A=5": (
+            cpsrl.environment("random", n_states=100, n_actions=5),
+            20_000,
+            20_000,
+            2_000,
+            20_000,
+        ),
+    }
+    for name, (mdp, ours, tuned, textbook, bar) in problems.items():
+        steps = {
+            "ours": ours // shorter,
+            "tuned": tuned // shorter,
+            "textbook": textbook // shorter,
+        }
+        if mdp.n_states > 6:
+            steps["ours"] = ours  # the first samples, from a mere prior, cost more than later ones
+        work = {
+            "ours": _ours(cpsrl.ContinuingPSRL(GAMMA), mdp, steps["ours"], 1),
+            "tuned": lambda mdp=mdp, n=steps["tuned"]: tuned_psrl(mdp, n, 0),
+            "textbook": lambda mdp=mdp, n=steps["textbook"]: textbook_psrl(mdp, n, 0),
+        }
+        ns = {key: t / steps[key] * 1e9 for key, t in _best(work, rounds).items()}
+        table.add_row(
+            name,
+            f"{ns['ours']:,.0f}",
+            f"{bar:,}",
+            *(f"{ns[key]:,.0f} ({ns[key] / ns['ours']:,.1f})" for key in ("tuned", "textbook")),
+        )
+    return table
+
+
+def processes(rounds: int) -> Table:
+    """Return the table of threads and of the first call in a new process."""
+    table = _table("Threads, and the first call", "what", "measured", "wanted")
+    river = cpsrl.environment("riverswim")
+    work = {
+        str(threads): _ours(cpsrl.ContinuingPSRL(GAMMA), river, 100_000, 50, threads)
+        for threads in (1, 2)
+    }
+    seconds = _best(work, rounds)
+    gain = seconds["1"] / seconds["2"]
+    table.add_row("two threads against one", f"{gain:.2f} times", "1.7, on a quiet machine")
+    code = (
+        "import cpsrl, time; river = cpsrl.environment('riverswim'); began = time.perf_counter(); "
+        "cpsrl.simulate(cpsrl.ContinuingPSRL(), river, 1000, 1); "
+        "print(time.perf_counter() - began)"
+    )
+    calls = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(rounds)
+    ]
+    table.add_row("first call, compiled code on disk", f"{min(calls):.2f} s", "below 1 s")
+    return table
+
+
+def textbook_psrl(mdp: cpsrl.TabularMDP, steps: int, seed: int) -> float:
+    """Return the rewards of a run, from Algorithm 1 as one would write it down."""
+    rng = np.random.default_rng(seed)
+    n_states, n_actions = mdp.rewards.shape
+    counts = np.zeros((n_states, n_actions, n_states))
+    sums, squares = np.zeros((n_states, n_actions)), np.zeros((n_states, n_actions))
+    P, r = np.zeros(counts.shape), np.zeros(sums.shape)
+    state, total = 0, 0.0
+    for t in range(steps):
+        if t == 0 or rng.random() >= GAMMA:
+            for s in range(n_states):
+                for a in range(n_actions):
+                    P[s, a] = rng.dirichlet(1 / n_states + counts[s, a])
+                    n = counts[s, a].sum()
+                    mean = sums[s, a] / max(n, 1)
+                    deviation = squares[s, a] - n * mean**2 + n * (mean - 1) ** 2 / (1 + n)
+                    precision = rng.gamma((1 + n) / 2, 1 / (0.5 + deviation / 2))
+                    r[s, a] = rng.normal((1 + sums[s, a]) / (1 + n), ((1 + n) * precision) ** -0.5)
+            value = np.zeros(n_states)
+            while True:
+                q = r + GAMMA * P @ value
+                change = np.abs(q.max(axis=1) - value).max()
+                value = q.max(axis=1)
+                if change < 1e-6:
+                    break
+            policy = q.argmax(axis=1)
+        action = policy[state]
+        reward = mdp.rewards[state, action]
+        next_state = rng.choice(n_states, p=mdp.dense[state, action])
+        counts[state, action, next_state] += 1
+        sums[state, action] += reward
+        squares[state, action] += reward**2
+        total += reward
+        state = next_state
+    return total
+
+
+def tuned_psrl(mdp: cpsrl.TabularMDP, steps: int, seed: int) -> float:
+    """Return the rewards of a run, with everything that NumPy can take off Python's hands."""
+    rng = np.random.default_rng(seed)
+    n_states, n_actions = mdp.rewards.shape
+    rows, everyone = n_states * n_actions, np.arange(n_states)
+    alpha = np.full((rows, n_states), 1 / n_states)
+    flat, visits = alpha.reshape(-1), np.zeros(rows)
+    sums, squares = np.zeros(rows), np.zeros(rows)
+    starts, successors, cumulative = (part.tolist() for part in mdp.cdf)
+    known = mdp.rewards.ravel().tolist()
+    policy, identity = np.zeros(n_states, np.int64), np.eye(n_states)
+    state, total, t = 0, 0.0, 0
+    while t < steps:
+        P = rng.standard_gamma(alpha)
+        P /= P.sum(axis=1, keepdims=True)
+        P = P.reshape(n_states, n_actions, n_states)
+        mean = sums / np.maximum(visits, 1)
+        deviation = squares - visits * mean**2 + visits * (mean - 1) ** 2 / (1 + visits)
+        precision = rng.standard_gamma((1 + visits) / 2) / (0.5 + deviation / 2)
+        scale = 1 / np.sqrt((1 + visits) * precision)
+        r = (1 + sums) / (1 + visits) + rng.standard_normal(rows) * scale
+        r = r.reshape(n_states, n_actions)
+        while True:
+            chain = identity - GAMMA * P[everyone, policy]
+            q = r + GAMMA * P @ np.linalg.solve(chain, r[everyone, policy])
+            better = q.argmax(axis=1)
+            gain = q[everyone, better] - q[everyone, policy]
+            if gain.max() <= 1e-9 * np.abs(q).max():
+                break
+            policy = np.where(gain > 0, better, policy)
+        block = min(int(rng.geometric(1 - GAMMA)), steps - t)
+        actions, seen, visited = policy.tolist(), [], []
+        for u in rng.random(block).tolist():
+            row = state * n_actions + actions[state]
+            k, last = starts[row], starts[row + 1] - 1
+            while k < last and u >= cumulative[k]:
+                k += 1
+            state = successors[k]
+            visited.append(row)
+            seen.append(row * n_states + state)
+        np.add.at(flat, seen, 1.0)
+        at = np.bincount(visited, minlength=rows)
+        visits += at
+        sums += at * mdp.rewards.ravel()
+        squares += at * mdp.rewards.ravel() ** 2
+        total += sum(map(known.__getitem__, visited))
+        t += block
+    return total
+
+
+def _ours(
+    agent: object, mdp: cpsrl.TabularMDP, steps: int, seeds: int, threads: int = 1
+) -> Callable[[], object]:
+    def run() -> object:
+        return cpsrl.simulate(agent, mdp, steps, seeds, record=[steps], threads=threads)
+
+    cpsrl.simulate(agent, mdp, 10, 1, threads=1)
+    return run
+
+
+def _best(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the least seconds of each, all taking turns."""
+    best = dict.fromkeys(work, np.inf)
+    for _ in range(rounds):
+        for name, run in work.items():
+            began = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - began)
+    return best
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, box=rich.box.SIMPLE, title_justify="left")
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+if __name__ == "__main__":
+    main()
