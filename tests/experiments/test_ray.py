@@ -6,13 +6,10 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from cpsrl.experiments import Entry, Experiment, continue_experiment, run_experiment
 from cpsrl.experiments import run as module
-from cpsrl.experiments.backends import Task, perform
-from cpsrl.experiments.origin import Origin, origin
 from cpsrl.experiments.progress import Silent
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'cpsrl[ray]'")
@@ -96,22 +93,6 @@ def test_a_mistake_in_a_task_is_told_as_on_this_machine(cluster, tmp_path):
     experiment = replace(EXPERIMENT, agents=(wrong,))
     with pytest.raises(ValueError, match=r"^TSDE on riverswim: transitions must be \(S, A, S\)"):
         run_experiment(experiment, tmp_path / "r", backend="ray")
-
-
-def test_a_worker_with_other_versions_is_refused(cluster):
-    task = Task(
-        environment=Entry("riverswim"),
-        agent=Entry("tsde"),
-        runs=(0,),
-        seed=0,
-        horizon=10,
-        steps=10,
-        record=np.array([10]),
-        start=None,
-        origin=Origin((("numpy", "1.0"),), origin().cpu),
-    )
-    with pytest.raises(ValueError, match=r"cannot take part .* numpy 1\.0 \(here "):
-        perform(task)
 
 
 def test_a_local_run_is_carried_on_by_ray(cluster, local, tmp_path, assert_same_results):

@@ -39,7 +39,9 @@ class Finding:
 
 
 def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
-    """Return what the runs say about the paper's figure 2, where they can say anything."""
+    """Return what the runs say about the paper's figure 2; nothing unless they are those of it."""
+    if experiment.name not in ("figure2-left", "figure2-right"):
+        return []
     labels: dict[str, list[str]] = {}
     for entry in experiment.all_agents:
         labels.setdefault(entry.name, []).append(str(entry.label))

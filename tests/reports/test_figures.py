@@ -1,0 +1,105 @@
+"""Figures draw into the axes they are given, can be read, and carry their origin."""
+
+import itertools
+import subprocess
+import sys
+
+import matplotlib.image
+import numpy as np
+import pytest
+from PIL import Image
+
+from cpsrl.reports import figures
+
+ORIGIN = {"command": "cpsrl run x.toml", "versions": "numpy 2.0"}
+
+
+@pytest.fixture
+def ax():
+    with figures.style():
+        _, (ax,) = figures.panels(1)
+        yield ax
+
+
+def texts(ax):
+    return {text.get_text(): text for text in ax.texts}
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_every_agent_has_a_curve_a_band_and_a_label(ax, runs, logarithmic):
+    figures.regret_curves(ax, runs, logarithmic=logarithmic)
+    looks = figures.look(runs.agents)
+    assert set(runs.agents) <= set(texts(ax))
+    assert len(ax.collections) == len(runs.agents)
+    for agent in runs.agents:
+        (line,) = (line for line in ax.lines if line.get_color() == looks[agent]["color"])
+        np.testing.assert_allclose(line.get_ydata(), runs.select(agent=agent).regret.mean(axis=0))
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_labels_do_not_overlap(ax, runs, logarithmic):
+    figures.regret_curves(ax, runs, logarithmic=logarithmic)
+    ax.figure.draw_without_rendering()
+    boxes = [texts(ax)[agent].get_window_extent() for agent in runs.agents]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not (one.y0 < other.y1 and other.y0 < one.y1)
+
+
+def test_regret_that_is_never_positive_has_no_place_on_a_logarithmic_axis(ax, make_runs):
+    runs = make_runs({"good": (-1, 0.5), "bad": (1, 0.5)})
+    figures.regret_curves(ax, runs, logarithmic=True)
+    assert "good" not in texts(ax)
+    assert ax.get_ylim()[0] > 0
+
+
+def test_final_regrets_have_a_row_for_every_agent_and_a_dot_for_every_run(ax, runs):
+    figures.final_regrets(ax, runs)
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(runs.agents)
+    dots = [line for line in ax.lines if len(line.get_xdata()) == 20]
+    shown = np.sort(np.concatenate([line.get_xdata() for line in dots]))
+    np.testing.assert_array_equal(shown, np.sort(runs.regret[:, -1]))
+
+
+def test_regret_against_gamma_is_in_the_order_of_gamma(ax, make_runs):
+    runs = make_runs({"c": (3, 0.5), "a": (1, 0.5), "b": (2, 0.5), "TSDE": (1, 0.4)})
+    figures.regret_against_gamma(ax, runs, {"a": 0.9, "b": 0.99, "c": 0.999})
+    curve = ax.lines[0]
+    np.testing.assert_allclose(curve.get_xdata(), [10, 100, 1000])
+    expected = [runs.select(agent=agent).regret[:, -1].mean() for agent in "abc"]
+    np.testing.assert_allclose(curve.get_ydata(), expected)
+    assert "TSDE" in texts(ax)
+
+
+def test_looks_are_distinct():
+    looks = figures.look([str(i) for i in range(40)])
+    assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == 40
+
+
+def test_spread_keeps_the_order_and_the_gap_and_moves_no_more_than_it_must():
+    placed = figures._spread(np.array([0.5, 0.5, 0.1, 0.52]), gap=0.1)
+    np.testing.assert_allclose(placed, [0.406667, 0.506667, 0.1, 0.606667], atol=1e-5)
+    assert figures._spread(np.array([0.99, 1.0]), gap=0.1).max() <= 1
+    assert figures._spread(np.array([0.0, 0.01]), gap=0.1).min() >= 0
+
+
+def test_files_carry_their_origin_and_are_the_same_every_time(ax, runs, tmp_path):
+    figures.regret_curves(ax, runs)
+    first = figures.save(ax.figure, tmp_path / "a/regret", ORIGIN)
+    second = figures.save(ax.figure, tmp_path / "b/regret", ORIGIN)
+    assert [path.suffix for path in first] == [".png", ".pdf", ".svg"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    assert "cpsrl run x.toml" in Image.open(first[0]).text["Description"]
+    assert b"cpsrl run x.toml" in first[1].read_bytes()
+    assert "cpsrl run x.toml; versions: numpy 2.0" in first[2].read_text()
+    assert matplotlib.image.imread(first[0]).shape[0] > 400
+
+
+def test_another_format_is_refused(ax, tmp_path):
+    with pytest.raises(ValueError, match="written as png, pdf, svg, not 'jpg'"):
+        figures.save(ax.figure, tmp_path / "x", ORIGIN, ["jpg"])
+
+
+def test_drawing_leaves_no_global_state():
+    program = "import cpsrl.reports, sys; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

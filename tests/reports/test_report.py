@@ -1,0 +1,97 @@
+"""Summaries and the paper's claims: the right numbers, said in words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cpsrl.experiments import Entry, Experiment, find_experiment, run_experiment
+from cpsrl.reports import report
+from cpsrl.reports.paper import findings
+from cpsrl.reports.summary import markdown, summary
+
+
+def test_a_row_says_what_the_runs_came_to(make_runs):
+    runs = make_runs({"linear": (0.3, 1.0), "root": (3, 0.5)}, environments=("a", "b"))
+    rows = summary(runs)
+    assert [(row.environment, row.agent) for row in rows] == [
+        ("a", "linear"),
+        ("a", "root"),
+        ("b", "linear"),
+        ("b", "root"),
+    ]
+    linear, root, *_ = rows
+    final = runs.select(agent="linear", environment="a").regret[:, -1]
+    assert linear.regret.value == pytest.approx(final.mean())
+    assert linear.median == pytest.approx(np.median(final))
+    assert linear.exponent.value == pytest.approx(1)
+    assert root.exponent.value == pytest.approx(0.5)
+    assert (linear.linear, root.linear) == (1.0, 0.0)
+
+
+def test_the_table_is_markdown_with_a_section_for_every_environment(make_runs):
+    text = markdown(summary(make_runs({"x": (1, 0.5)}, environments=("a", "b"))))
+    assert text.count("## ") == 2
+    assert text.count("| x |") == 2
+
+
+LEFT = ["Continuing PSRL, horizon T=100000", "Continuing PSRL, gamma=0.99"]
+LEFT += ["Continuing PSRL, doubling", "TSDE", "DS-PSRL"]
+
+
+def test_claims_of_the_left_figure_that_hold(make_runs):
+    curves = dict(zip(LEFT, [(30, 0.2), (31, 0.2), (29, 0.2), (25, 0.2), (3, 0.8)], strict=True))
+    found = findings(find_experiment("figure2-left"), make_runs(curves))
+    assert len(found) == 6
+    assert all(finding.held for finding in found)
+    assert str(found[0]).startswith("HELD: Continuing PSRL, horizon T=100000 is on par with TSDE.")
+
+
+def test_claims_of_the_left_figure_that_do_not_hold(make_runs):
+    curves = dict.fromkeys(LEFT, (3, 0.8)) | {"TSDE": (25, 0.2)}
+    found = findings(find_experiment("figure2-left"), make_runs(curves))
+    assert not any(finding.held for finding in found)
+    assert str(found[0]).startswith("DID NOT HOLD: ")
+
+
+def test_claims_of_the_right_figure(make_runs):
+    experiment = find_experiment("figure2-right")
+    labels = [entry.label for entry in experiment.all_agents]
+    networks = [label for label in labels if label.startswith("Bootstrapped")]
+    good = dict.fromkeys(networks, (30, 0.2)) | {"DQN": (0.1, 1.0)}
+    curves = {label: good.get(label, (0.12, 1.0)) for label in labels}
+    found = findings(experiment, make_runs(curves))
+    assert len(found) >= 2
+    assert all(finding.held for finding in found)
+    swapped = {label: (0.2, 1.0) if label in networks else (30, 0.2) for label in labels}
+    assert not any(finding.held for finding in findings(experiment, make_runs(swapped)))
+
+
+def test_other_experiments_make_no_claims_about_the_paper(make_runs):
+    experiment = replace(find_experiment("figure2-left"), name="mine")
+    assert findings(experiment, make_runs(dict.fromkeys(LEFT, (1, 0.5)))) == []
+
+
+def test_a_report_has_figures_a_table_and_their_origin(tmp_path):
+    experiment = Experiment(
+        name="three-gammas",
+        description="Regret against gamma.",
+        environments=(Entry("riverswim", grid={"variant": ["osband", "tsde"]}),),
+        agents=(Entry("continuing-psrl", grid={"gamma": [0.5, 0.9, 0.99]}), Entry("tsde")),
+        steps=400,
+        seeds=3,
+    )
+    run_experiment(experiment, tmp_path / "r", command="cpsrl run three-gammas.toml")
+    found = report(tmp_path / "r", formats=["svg"])
+    assert sorted(path.name for path in found.paths) == [
+        "final-01.svg",
+        "final-02.svg",
+        "gamma.svg",
+        "regret-01.svg",
+        "regret-02.svg",
+        "summary.md",
+    ]
+    assert all(path.parent == tmp_path / "r/report" for path in found.paths)
+    assert len(found.rows) == 8
+    for path in found.paths:
+        assert "cpsrl run three-gammas.toml" in path.read_text()
