@@ -2,7 +2,7 @@
 
 For every size a process of its own walks an agent through some steps of `gridworld`, with the
 default prior (every successor possible, 1/S each) and gamma = .99, and times resamplings: to draw a
-model from the posterior, and to plan in it. A dense model of the largest grid would have 4e10 cells.
+model from the posterior, and to plan in it. A dense model of the largest would have 4e10 cells.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --quick    # without the largest
@@ -67,10 +67,10 @@ def main() -> None:
     for column in (
         "S",
         "S*A",
-        "entries of a sample",
+        "entries",
         "sample, s",
         "sample and plan, s",
-        "microseconds a pair",
+        "us a pair",
         "peak memory, GiB",
     ):
         table.add_column(column, justify="right")
@@ -88,7 +88,7 @@ def main() -> None:
             f"{found['whole'] / found['pairs'] * 1e6:.1f}",
             f"{found['peak']:.2f}",
         )
-    console = Console()
+    console = Console(width=110, highlight=False)
     console.print(table)
     console.print("wanted: about linear in S*A; S = 100,000 in at most 10 s and 4 GiB")
 

@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter runs")
     quick = parser.parse_args().quick
-    console = Console()
+    console = Console(width=110, highlight=False)
     console.print(agents(3 if quick else 7))
     console.print(peers(2 if quick else 5, 4 if quick else 1))
     console.print(processes(2 if quick else 5))

@@ -167,6 +167,11 @@ def test_a_state_of_another_agent_is_refused():
     other = cpsrl.start(cpsrl.ContinuingPSRL(0.8), mdp).state()
     with pytest.raises(ValueError, match="an agent with the rule"):
         agent.restore(other)
+    for name, value in (("policy", 2), ("clock", -1)):
+        damaged = agent.state()
+        damaged[name][4] = value
+        with pytest.raises(ValueError, match="policy or clock is damaged"):
+            agent.restore(damaged)
     larger = cpsrl.start(cpsrl.ContinuingPSRL(0.9), cpsrl.environment("riverswim", n_states=7))
     with pytest.raises(ValueError, match="does not fit"):
         agent.restore(larger.state())

@@ -1,6 +1,8 @@
 """Specifications: read, checked, expanded, written."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -128,7 +130,7 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), values))
 def test_toml_values_read_back_as_they_were_written(table):
     import tomllib
@@ -180,3 +182,13 @@ def test_an_unknown_experiment_gets_the_nearest_name():
 def test_a_missing_file_is_named():
     with pytest.raises(ValueError, match=r"no-such\.toml: No such file"):
         find_experiment("no-such.toml")
+
+
+def test_the_documented_specification_is_valid_and_the_example_runs(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs/experiments.md").read_text()
+    (specification,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert len(Experiment.from_toml(specification).all_agents) == 3
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    assert (tmp_path / "results/my-experiment/experiment.json").exists()

@@ -201,6 +201,22 @@ def test_state_and_restore(seen, kind):
     assert np.array_equal(new.mean().dense, mine.mean().dense)
 
 
+def test_damaged_states_are_refused(seen, kind):
+    mine, _ = both(seen)
+    good = mine.state()
+    damages = {"visits": -1, "reward_m2": -1.0, "reward_mean": np.nan}
+    if kind == "dense":
+        damages["alpha"] = np.nan
+    else:
+        damages |= {"first": 90, "following": 0, "successor": 5, "counts": 0}
+    for name, value in damages.items():
+        bad = {key: array.copy() for key, array in good.items()}
+        bad[name][..., 0] = value
+        with pytest.raises(ValueError, match="the stored belief is damaged"):
+            Posterior(Prior(), SIZES).restore(bad)
+    Posterior(Prior(), SIZES).restore(good)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

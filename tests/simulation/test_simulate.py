@@ -17,6 +17,10 @@ from cpsrl.simulation.recording import Recorder
 RIVER = cpsrl.environment("riverswim")
 
 
+def _without(tree, key):
+    return {k: v for k, v in tree.items() if k != key}
+
+
 def same(a, b):
     return all(np.array_equal(a[key], b[key]) for key in ("states", "actions", "rewards"))
 
@@ -234,6 +238,10 @@ def test_errors_of_start():
     old = tuple({**state, "format": 0} for state in runs.state)
     with pytest.raises(ValueError, match="format 0"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2, start=old)
+    with pytest.raises(ValueError, match="lacks streams"):
+        cpsrl.simulate(
+            cpsrl.TSDE(), RIVER, 10, 2, start=[_without(s, "streams") for s in runs.state]
+        )
     later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, [1], start=runs.state[1:])
     with pytest.raises(ValueError, match="different steps"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, 2, start=(runs.state[0], later.state[0]))

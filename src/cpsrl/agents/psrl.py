@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS
+from cpsrl.agents.registry import AGENTS, fitting
 from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average, plan_discounted
@@ -49,7 +49,6 @@ STEP, START, PREVIOUS, RESAMPLES, ROW, DRAWN, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
 pseudo-episode (t_0 = 0), the length of the one before it, the number of resamplings, the row
 visited last, whether the rule was asked for step t, and whether a resampling is due."""
-
 
 TOLERANCE = 1e-8
 """Error of the value of a large sampled model, or of its gain, as a share of the largest reward."""
@@ -209,22 +208,22 @@ class PSRLAgent:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        if state["rule"] != rule_state(self.rule):
+        if state.get("rule") != rule_state(self.rule):
             raise ValueError(
-                f"the state is that of an agent with the rule {state['rule']}, not "
+                f"the state is that of an agent with the rule {state.get('rule')}, not "
                 f"{rule_state(self.rule)}"
             )
-        for name in ("policy", "clock", "before"):
-            stored, mine = np.asarray(state[name]), getattr(self, name)
-            if stored.shape != mine.shape or stored.dtype != mine.dtype:
-                raise ValueError(
-                    f"the stored {name} does not fit: {stored.dtype} {stored.shape}, not "
-                    f"{mine.dtype} {mine.shape}"
-                )
+        mine = {"policy": self.policy, "clock": self.clock, "before": self.before}
+        arrays = fitting(state, mine)
+        policy, clock = arrays["policy"], arrays["clock"]
+        sizes = self.posterior.n_actions, self.posterior.n_actions * self.posterior.n_states
+        if not ((policy >= 0) & (policy < sizes[0])).all() or not 0 <= clock[ROW] < sizes[1]:
+            raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
+        Streams().restore(state["streams"])  # raises before anything is changed
         self.posterior.restore(state["belief"])
         self.streams.restore(state["streams"])
-        for name in ("policy", "clock", "before"):
-            getattr(self, name)[:] = state[name]
+        for name, array in arrays.items():
+            mine[name][:] = array
 
 
 def fixed_gamma(objective: Objective) -> float:

@@ -4,7 +4,6 @@ A task is a chunk of steps of a group of runs. It is a pure function: whoever pe
 however often, the outcome is the same, so a lost one is simply performed again.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from cpsrl.experiments.store import Curves
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.simulation import Runs, simulate
+from cpsrl.simulation.simulate import cores
 
 RETRIES = 5
 """How often Ray performs a task again whose worker was lost."""
@@ -119,9 +119,10 @@ class Threads:
     """Threads of this process; the kernels run without the interpreter lock."""
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+        _check_jobs(jobs)
         if address is not None:
             raise ValueError("an address goes with the ray backend")
-        jobs = jobs or len(os.sched_getaffinity(0))
+        jobs = jobs or cores()
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="cpsrl")
         self._stop = threading.Event()
         self.slots = jobs + 1
@@ -150,6 +151,7 @@ class Ray:
     """
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+        _check_jobs(jobs)
         try:
             import ray
         except ModuleNotFoundError:
@@ -164,8 +166,7 @@ class Ray:
                 )
             except ConnectionError as error:
                 raise ValueError(f"there is no Ray cluster at {address}: {error}") from None
-        cpus = int(ray.cluster_resources().get("CPU", 1))
-        self.slots = (min(jobs, cpus) if jobs else cpus) + 1
+        self.slots = jobs or int(ray.cluster_resources().get("CPU", 1)) + 1
         self._perform = ray.remote(num_cpus=1, max_retries=RETRIES)(perform)
 
     def submit(self, task: Task, progress: Progress) -> "Future[Outcome]":
@@ -179,3 +180,8 @@ class Ray:
         """Leave the cluster; shut it down if it was started here."""
         if self._own:
             self._ray.shutdown()
+
+
+def _check_jobs(jobs: int | None) -> None:
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise ValueError(f"jobs must be a whole number of at least 1, not {jobs!r}")

@@ -107,10 +107,10 @@ def _carry_out(
     missing = [group for group in results.groups if reached[group] < results.steps]
     if not missing:
         return results
-    results = results.with_command(command)
-    results.save()
     pool = BACKENDS.make(backend, jobs=jobs, address=address)
     try:
+        results = results.with_command(command)
+        results.save()
         totals: Counter[str] = Counter()
         done: Counter[str] = Counter()
         for group in results.groups:

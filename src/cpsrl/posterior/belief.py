@@ -16,7 +16,12 @@ from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
 from cpsrl.posterior.dirichlet import mean_dense, sample_dense
 from cpsrl.posterior.normal_gamma import mean_rewards, observe_reward, sample_rewards
 from cpsrl.posterior.prior import KnownRewards, Prior
-from cpsrl.posterior.sparse import PIECES, observe_successor, sample_sparse
+from cpsrl.posterior.sparse import (
+    PIECES,
+    observe_successor,
+    rows_of_entries,
+    sample_sparse,
+)
 
 DENSE_STATES = 128
 POOL = ("following", "successor", "counts")
@@ -128,17 +133,16 @@ class Posterior:
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Enter one transition; raise, and change nothing, if it cannot be."""
         self.check(state, action, reward, next_state)
-        row, b = state * self.n_actions + action, self.arrays
+        self.reserve(1)
+        row, reached, b = int(state) * self.n_actions + int(action), int(next_state), self.arrays
         learn, mean, m2 = b.learn_rewards, b.reward_mean, b.reward_m2
         if self.is_dense:
-            observe_dense(row, float(reward), next_state, b.alpha, b.visits, learn, mean, m2)
+            observe_dense(row, float(reward), reached, b.alpha, b.visits, learn, mean, m2)
         else:
-            self.reserve(1)
-            b = self.arrays
             observe_sparse(
                 row,
                 float(reward),
-                next_state,
+                reached,
                 b.first,
                 b.following,
                 b.successor,
@@ -199,7 +203,7 @@ class Posterior:
     def check(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Raise a ValueError unless the transition can be entered."""
         check_transition(Sizes(self.n_states, self.n_actions), state, action, reward, next_state)
-        if not self._possible(state * self.n_actions + action, next_state):
+        if not self._is_possible(state * self.n_actions + action, next_state):
             raise ValueError(
                 f"the prior says that state {state} under action {action} cannot lead to state "
                 f"{next_state}"
@@ -231,6 +235,8 @@ class Posterior:
                     f"the stored belief does not fit: {name} is {array.dtype} {array.shape}, "
                     f"not {mine.dtype} {mine.shape}"
                 )
+        if not _sound(self.arrays, arrays, self.n_states):
+            raise ValueError("the stored belief is damaged: it has impossible numbers or links")
         self.arrays = self.arrays._replace(**arrays)
         if not self.is_dense:
             self.arrays.n_entries[0] = len(self.arrays.counts)
@@ -240,7 +246,7 @@ class Posterior:
         kind = ("alpha",) if self.is_dense else ("first", *POOL)
         return ("visits", "reward_mean", "reward_m2", *kind)
 
-    def _possible(self, row: int, next_state: int) -> bool:
+    def _is_possible(self, row: int, next_state: int) -> bool:
         b = self.arrays
         if b.dense:
             return bool(b.alpha[row, next_state] > 0)
@@ -266,13 +272,10 @@ class Posterior:
                 f"{MOST_CELLS:,}; a prior with a support would have fewer"
             )
         weights = self._sparse(starts, states, np.repeat(b.cell, np.diff(starts)))
-        for row in range(rows):
-            entry = b.first[row]
-            while entry >= 0:
-                weights[row, b.successor[entry]] += b.counts[entry]
-                entry = b.following[entry]
-        total = np.add.reduceat(weights.data, weights.indptr[:-1])
-        weights.data /= np.repeat(total, np.diff(weights.indptr))
+        used = int(b.n_entries[0])
+        entries = (rows_of_entries(b.first, b.following[:used]), b.successor[:used])
+        weights += scipy.sparse.csr_array((b.counts[:used], entries), shape=weights.shape)
+        weights.data /= np.repeat(weights.sum(axis=1), np.diff(weights.indptr))
         return weights
 
     def _model(self, transitions: Any, rewards: Floats) -> TabularMDP:
@@ -292,6 +295,41 @@ def check_transition(sizes: Sizes, state: int, action: int, reward: float, next_
     check_index("next_state", next_state, sizes.n_states)
     if not isinstance(reward, int | float | np.number) or not np.isfinite(reward):
         raise ValueError(f"reward must be a finite number, not {reward!r}")
+
+
+def _sound(belief: Belief, stored: dict[str, Any], n_states: int) -> bool:
+    """Return whether compiled code, which checks no index, can go on with stored arrays."""
+    visits, mean, m2 = stored["visits"], stored["reward_mean"], stored["reward_m2"]
+    if (visits < 0).any() or not np.isfinite([mean, m2]).all() or (m2 < 0).any():
+        return False
+    if belief.dense:
+        alpha = stored["alpha"]
+        seen = alpha[visits > 0].max(axis=1, initial=0.0) >= 1
+        same_cells = (alpha > 0) == (belief.alpha > 0)
+        return bool(np.isfinite(alpha).all() and same_cells.all() and seen.all())
+    first, successor, pool = stored["first"], stored["successor"], len(stored["counts"])
+    if any(len(stored[name]) != pool for name in POOL) or (stored["counts"] < 1).any():
+        return False
+    links = np.concatenate([first, stored["following"]])
+    if (links < -1).any() or (links >= pool).any() or not np.isin(successor, range(n_states)).all():
+        return False
+    # Where every entry is linked once, no list runs in a circle and no two lists meet.
+    if not (np.bincount(links[links >= 0], minlength=pool) == 1).all():
+        return False
+    rows = rows_of_entries(first, stored["following"])
+    distinct = len(np.unique(rows * n_states + successor)) == pool
+    return bool((rows >= 0).all() and distinct and _possible(belief, rows, successor).all())
+
+
+def _possible(belief: Belief, rows: Ints, states: Ints) -> Any:
+    """Return for every pair of a row and a state whether the one can lead to the other."""
+    if belief.dense:
+        return belief.alpha[rows, states] > 0
+    if not len(belief.support_start):
+        return np.ones(len(rows), np.bool_)
+    n_states = 1 + max(belief.support_state.max(), states.max(initial=0))
+    supported = np.repeat(np.arange(len(belief.first)), np.diff(belief.support_start))
+    return np.isin(rows * n_states + states, supported * n_states + belief.support_state)
 
 
 def _grown(array: Ints, room: int) -> Ints:
@@ -378,15 +416,7 @@ def _check_possible(belief: Belief, mdp: TabularMDP) -> None:
     """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""
     real = mdp.csr
     rows = np.repeat(np.arange(real.shape[0]), np.diff(real.indptr))
-    if belief.dense:
-        possible = belief.alpha[rows, real.indices] > 0
-    elif not len(belief.support_start):
-        return
-    else:
-        n = mdp.n_states
-        support_rows = np.repeat(np.arange(real.shape[0]), np.diff(belief.support_start))
-        possible = np.isin(rows * n + real.indices, support_rows * n + belief.support_state)
-    wrong = np.flatnonzero(~possible)
+    wrong = np.flatnonzero(~_possible(belief, rows, real.indices))
     if wrong.size:
         state, action = divmod(int(rows[wrong[0]]), mdp.n_actions)
         raise ValueError(

@@ -55,6 +55,18 @@ def observe_successor(
 
 
 @jit
+def rows_of_entries(first: Ints, following: Ints) -> Ints:
+    """Return the row `(pool,)` that every entry of the pool belongs to."""
+    rows = np.full(len(following), -1, np.int64)
+    for row in range(len(first)):
+        entry = first[row]
+        while entry >= 0:
+            rows[entry] = row
+            entry = following[entry]
+    return rows
+
+
+@jit
 def sample_sparse(
     n_states: int,
     cell: Floats,

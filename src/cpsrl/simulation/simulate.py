@@ -24,6 +24,8 @@ from cpsrl.simulation.recording import Loss, Recorder
 from cpsrl.simulation.runs import Runs, record_steps
 
 FORMAT = 1
+STATE_KEYS = {"format", "step", "environment_state", "reward_sum", "discounted_regret", "gain"}
+STATE_KEYS |= {"streams", "rule", "agent"}
 POLL_SECONDS = 0.1
 
 COMPILED: dict[type, Callable[..., float]] = {
@@ -88,6 +90,9 @@ def simulate(
     numbers = _run_numbers(seeds)
     if start is not None and len(start) != len(numbers):
         raise ValueError(f"start has {len(start)} states for {len(numbers)} seeds")
+    for state in start or ():
+        if missing := STATE_KEYS - state.keys():
+            raise ValueError(f"the state of a run lacks {', '.join(sorted(missing))}")
     began = {int(state["step"]) for state in start} if start is not None else {0}
     if len(began) > 1:
         raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
@@ -162,7 +167,7 @@ def _all(
 
         _advance(lives[i], recorders[i], steps, count, stop)
 
-    workers = _whole("threads", threads, 1) if threads is not None else _cores()
+    workers = _whole("threads", threads, 1) if threads is not None else cores()
     pool = ThreadPoolExecutor(min(workers, len(lives)), thread_name_prefix="cpsrl")
     reported = 0
     try:
@@ -204,8 +209,8 @@ def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any
     agent = spec.start(mdp, streams) if hasattr(spec, "start") else copy.deepcopy(spec)
     if state is None:
         return Live(agent, simulator, float(_gains(mdp)[simulator.state]))
-    if state.get("format") != FORMAT:
-        raise ValueError(f"the state has format {state.get('format')!r}, not {FORMAT}")
+    if state["format"] != FORMAT:
+        raise ValueError(f"the state has format {state['format']!r}, not {FORMAT}")
     if not 0 <= state["environment_state"] < mdp.n_states:
         raise ValueError(
             f"the run to go on with is in state {state['environment_state']}, and {mdp!r} has none"
@@ -305,7 +310,8 @@ def _whole(what: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

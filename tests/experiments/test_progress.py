@@ -1,0 +1,55 @@
+"""Progress: bars on a terminal, plain lines elsewhere, the same counts in both."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from cpsrl.experiments import progress as module
+from cpsrl.experiments.progress import Lines
+
+
+def test_lines_say_what_is_left_and_when_an_agent_is_done(monkeypatch):
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
+    file = io.StringIO()
+    lines = Lines(file)
+    lines.begin({"a": 1_000, "b": 2_000_000}, {"a": 400, "b": 0})
+    lines.advance("b", 500_000)
+    lines.advance("a", 600)
+    lines.end()
+    first, second, third, last = file.getvalue().splitlines()
+    assert first == "cpsrl: 2M steps to take, 2 agents"
+    assert second.startswith("cpsrl: 25% at 0 s: b 25%, ")
+    assert third == "cpsrl: a: done"
+    assert last.startswith("cpsrl: 501k steps in 0.")
+
+
+def test_lines_are_quiet_in_between():
+    file = io.StringIO()
+    lines = Lines(file)
+    lines.begin({"a": 1_000}, {"a": 0})
+    for _ in range(999):
+        lines.advance("a", 1)
+    assert len(file.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_bars_are_for_terminals(terminal):
+    program = (
+        "from cpsrl.experiments import shown_progress\n"
+        "p = shown_progress()\n"
+        "p.begin({'TSDE': 10, 'DS-PSRL': 10}, {'TSDE': 0, 'DS-PSRL': 5})\n"
+        "p.advance('TSDE', 10)\n"
+        "p.advance('DS-PSRL', 5)\n"
+        "p.end()\n"
+    )
+    reading, writing = pty.openpty() if terminal else os.pipe()
+    subprocess.run([sys.executable, "-c", program], stderr=writing, check=True)
+    os.close(writing)
+    with os.fdopen(reading, "rb", buffering=0) as file:
+        shown = file.read(100_000).decode()
+    assert ("100%" in shown) == terminal
+    assert ("TSDE: done" in shown) == (not terminal)
