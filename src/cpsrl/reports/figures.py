@@ -32,8 +32,9 @@ FORMATS = ("png", "pdf", "svg")
 _STYLE: Any = {
     "font.size": 9,
     "font.family": "sans-serif",
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
+    "axes.titlesize": 9,
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelsize": 9,
     "axes.spines.top": False,

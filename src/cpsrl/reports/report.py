@@ -50,23 +50,24 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             here = runs.select(environment=environment)
             suffix = f"-{number:02d}" if len(runs.environments) > 1 else ""
             figure, (linear, logarithmic) = figures.panels(
-                2, height=max(3.4, 1 + 0.19 * len(here.agents))
+                2, height=max(3.6, 1.3 + 0.19 * len(here.agents))
             )
             figures.regret_curves(linear, here)
             figures.regret_curves(logarithmic, here, logarithmic=True)
-            linear.set_title(f"{environment}: mean of {_runs(here)} runs, 95% bands")
-            logarithmic.set_title("the same, both axes logarithmic")
+            figure.suptitle(environment, x=0.01, horizontalalignment="left")
+            linear.set_title(f"mean of {_runs(here)} runs, 95% bands")
+            logarithmic.set_title("logarithmic axes")
             paths += figures.save(figure, out / f"regret{suffix}", origin, formats)
-            figure, (ax,) = figures.panels(1, width=6.4, height=0.9 + 0.42 * len(here.agents))
+            figure, (ax,) = figures.panels(1, width=6.4, height=1.2 + 0.42 * len(here.agents))
             figures.final_regrets(ax, here)
-            ax.set_title(environment)
+            figure.suptitle(environment, x=0.01, horizontalalignment="left")
             paths += figures.save(figure, out / f"final{suffix}", origin, formats)
         gammas = {
             str(entry.label): float(entry.options["gamma"])
             for entry in results.experiment.all_agents
             if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
         }
-        if len(gammas) > 2:
+        if len(set(gammas.values())) > 2:
             figure, axes = figures.panels(len(runs.environments), width=4.4)
             for ax, environment in zip(axes, runs.environments, strict=True):
                 figures.regret_against_gamma(ax, runs.select(environment=environment), gammas)
