@@ -112,9 +112,10 @@ def medians(rivals: dict[str, Callable[[], float]]) -> dict[str, float]:
 def against_torch(n_states: int, steps: int) -> None:
     mdp, spec = river(n_states), BootstrappedDQN(gamma=GAMMA, members=MEMBERS)
     speed(spec, mdp, 2, 10, 2)
+    torch_loop(mdp, 50)
     got = medians(
         {
-            "torch": lambda: torch_loop(mdp, 150),
+            "torch": lambda: torch_loop(mdp, 400),
             "one": lambda: speed(spec, mdp, SEEDS, steps, 1),
             "two": lambda: speed(spec, mdp, SEEDS, steps, 2),
         }
