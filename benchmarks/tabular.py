@@ -45,7 +45,7 @@ def main() -> None:
     console = Console(width=110, highlight=False)
     console.print(agents(3 if quick else 7))
     console.print(peers(2 if quick else 5, 4 if quick else 1))
-    console.print(processes(2 if quick else 5))
+    console.print(processes(4 if quick else 7))
 
 
 def agents(rounds: int) -> Table:

@@ -115,11 +115,12 @@ def test_no_row_is_lost_at_a_hundred_thousand_states():
     shapes = np.full((1, n_states), 1 / n_states)
     row = np.empty_like(shapes)
     from cpsrl.posterior.dirichlet import sample_dense
+    from cpsrl.posterior.gamma import small_gamma
 
     rng = np.random.default_rng(0)
     for visits in (0, 1):
         shapes[0, 5] += visits
-        sample_dense(shapes, np.array([visits]), rng, row)
+        sample_dense(shapes, np.array([visits]), small_gamma(1 / n_states), rng, row)
         assert row.sum() == pytest.approx(1, abs=1e-12)
 
 

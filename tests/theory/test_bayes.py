@@ -14,6 +14,7 @@ from cpsrl import (
     solve_average,
     span,
 )
+from cpsrl.posterior.gamma import small_gamma
 from cpsrl.seeding import stream
 from cpsrl.theory.bayes import _true_mdp, bayesian_runs, draw_capped
 
@@ -69,7 +70,7 @@ def test_capped_draws_are_the_free_ones_that_obey_the_cap():
     visits, out = np.zeros(6, np.int64), np.empty((6, 3))
 
     def draw(cap):
-        draw_capped(alpha, visits, rewards, cap, rng, out)
+        draw_capped(alpha, visits, small_gamma(0.5), rewards, cap, rng, out)
         height = span(solve_average(TabularMDP(out.reshape(3, 2, 3), rewards.reshape(3, 2))).bias)
         return height, out[0, 0]
 

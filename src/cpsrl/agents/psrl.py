@@ -100,7 +100,7 @@ def resample_dense(
     rng: np.random.Generator,
 ) -> None:
     """Draw a model from a dense belief and make `policy` `(S,)` optimal in it."""
-    sample_dense(belief.alpha, belief.visits, rng, model.transitions)
+    sample_dense(belief.alpha, belief.visits, belief.small, rng, model.transitions)
     sample_mean_rewards(belief, rng, model.rewards)
     n_states = len(policy)
     n_actions = len(model.rewards) // n_states

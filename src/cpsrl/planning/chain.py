@@ -238,9 +238,8 @@ def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats
         return np.asarray(
             sparse_lu(scipy.sparse.eye_array(mdp.n_states) - gamma * matrix).solve(rewards)
         )
-    value = np.empty(mdp.n_states)
-    leave = np.full(mdp.n_states, 1 - gamma)
-    elimination.evaluate_discounted(gamma * matrix, leave, rewards, value)
+    value = np.array(rewards)
+    elimination.evaluate_leaving(gamma * matrix, np.full(mdp.n_states, 1 - gamma), value)
     return value
 
 

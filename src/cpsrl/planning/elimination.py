@@ -104,16 +104,34 @@ def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
 
 
 @jit
-def evaluate_discounted(matrix: Floats, leave: Floats, reward: Floats, value: Floats) -> None:
-    """Put the solution of V = reward + matrix V into `value`; `leave` is one minus the row sums.
+def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
+    """Replace `x` `(S,)` by the solution V of V = x + matrix V, where every state leaves at last.
 
-    `matrix` `(S, S)` (gamma times the transition matrix) and `leave` `(S,)` are used up.
+    `eliminate`, `forward` and `backward` in one, without anchors, because agents plan with it at
+    every resampling. `matrix` `(S, S)`, gamma times the transition matrix in a discounted problem,
+    and `leave` `(S,)`, one minus its row sums, are used up.
     """
-    anchors = np.empty(len(matrix), np.int64)
-    n_anchors = eliminate(matrix, leave, anchors)
-    value[:] = reward
-    forward(matrix, value)
-    backward(matrix, anchors, n_anchors, value, value)
+    for n in range(len(matrix) - 1, -1, -1):
+        row = matrix[n]
+        pivot = leave[n]
+        for j in range(n):
+            pivot += row[j]
+        row[n] = pivot
+        inverse = 1.0 / pivot
+        for i in range(n):
+            target = matrix[i]
+            into = target[n] * inverse
+            if into != 0.0:
+                leave[i] += into * leave[n]
+                x[i] += into * x[n]
+                for j in range(n):
+                    target[j] += into * row[j]
+    for n in range(len(matrix)):
+        row = matrix[n]
+        total = x[n]
+        for j in range(n):
+            total += row[j] * x[j]
+        x[n] = total / row[n]
 
 
 @jit

@@ -13,7 +13,7 @@ import numpy as np
 
 from cpsrl._compile import jit
 from cpsrl.mdp import Floats, Ints
-from cpsrl.planning.elimination import evaluate_average, evaluate_discounted
+from cpsrl.planning.elimination import evaluate_average, evaluate_leaving
 
 MOST_ITERATIONS = 1000
 ROUNDING = 4e-15
@@ -51,15 +51,13 @@ def discounted_policy_value(
 ) -> None:
     """Put the gamma-discounted value of `policy` into `value` `(S,)`."""
     n_states = len(r)
-    reward = np.empty(n_states)
-    leave = np.empty(n_states)
+    leave = np.full(n_states, 1.0 - gamma)
     for s in range(n_states):
         row = P[s, policy[s]]
-        reward[s] = r[s, policy[s]]
-        leave[s] = 1.0 - gamma
+        value[s] = r[s, policy[s]]
         for j in range(n_states):
             matrix[s, j] = gamma * row[j]
-    evaluate_discounted(matrix, leave, reward, value)
+    evaluate_leaving(matrix, leave, value)
 
 
 @jit

@@ -142,9 +142,9 @@ def _dense_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     leave = chain[:, target].copy()
     leave[target] = 1.0
     chain[:, target] = 0.0
-    cost, times = np.ones(mdp.n_states), np.empty(mdp.n_states)
-    cost[target] = 0.0
-    elimination.evaluate_discounted(chain, leave, cost, times)
+    times = np.ones(mdp.n_states)
+    times[target] = 0.0
+    elimination.evaluate_leaving(chain, leave, times)
     return times
 
 

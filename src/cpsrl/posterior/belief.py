@@ -14,6 +14,7 @@ import scipy.sparse
 from cpsrl._compile import jit
 from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
 from cpsrl.posterior.dirichlet import mean_dense, sample_dense
+from cpsrl.posterior.gamma import SmallGamma, small_gamma
 from cpsrl.posterior.normal_gamma import mean_rewards, observe_reward, sample_rewards
 from cpsrl.posterior.prior import KnownRewards, Prior
 from cpsrl.posterior.sparse import (
@@ -44,6 +45,8 @@ class Belief(NamedTuple):
     """`(S*A,)` sum of squared deviations from that mean"""
     alpha: Floats
     """`(S*A, S)` Dirichlet parameters, counts included (dense)"""
+    small: SmallGamma
+    """for the prior's shape of most cells (dense)"""
     cell: Floats
     """`(S*A,)` prior parameter of each possible cell (sparse, as all that follow)"""
     support_start: Ints
@@ -160,7 +163,8 @@ class Posterior:
         rewards = np.empty(rows)
         if self.is_dense:
             transitions: Any = np.empty((rows, self.n_states))
-            sample_dense(self.arrays.alpha, self.arrays.visits, rng, transitions)
+            b = self.arrays
+            sample_dense(b.alpha, b.visits, b.small, rng, transitions)
             transitions = transitions.reshape(self.n_states, self.n_actions, self.n_states)
         else:
             transitions = self._sparse(*self.sample_rows(rng))
@@ -349,6 +353,7 @@ def _initial(prior: Prior, problem: TabularMDP | Sizes) -> Belief:
             f"than {MOST_CELLS:,}; give one number for all cells, with a support if there is one"
         )
     nothing = np.zeros(0, np.int64)
+    alpha = prior.array(n_states, n_actions) if dense else np.zeros((0, 0))
     belief = Belief(
         dense=dense,
         learn_rewards=not known,
@@ -356,7 +361,8 @@ def _initial(prior: Prior, problem: TabularMDP | Sizes) -> Belief:
         reward_prior=_reward_prior(prior),
         reward_mean=_known_means(prior, problem) if known else np.zeros(rows),
         reward_m2=np.zeros(rows),
-        alpha=prior.array(n_states, n_actions) if dense else np.zeros((0, 0)),
+        alpha=alpha,
+        small=small_gamma(_usual(alpha)),
         cell=np.zeros(0),
         support_start=nothing,
         support_state=nothing,
@@ -386,6 +392,12 @@ def _initial(prior: Prior, problem: TabularMDP | Sizes) -> Belief:
     if isinstance(problem, TabularMDP):
         _check_possible(belief, problem)
     return belief
+
+
+def _usual(alpha: Floats) -> float:
+    """Return the parameter of most possible cells, if most have the same; NaN if there are none."""
+    possible = alpha[alpha > 0]
+    return float(np.median(possible)) if possible.size else np.nan
 
 
 def _reward_prior(prior: Prior) -> Floats:

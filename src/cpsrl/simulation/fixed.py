@@ -6,7 +6,7 @@ import numpy as np
 
 from cpsrl._compile import jit
 from cpsrl.agents.baselines import FixedAgent, choose
-from cpsrl.mdp import Ints, Simulator, draw_next, draw_reward
+from cpsrl.mdp import NO_NOISE, Ints, Simulator, draw_next, draw_reward
 from cpsrl.simulation.recording import Recorder, Tape
 from cpsrl.simulation.tabular import World, world_of
 
@@ -27,18 +27,22 @@ def walk_chunk(
     action_rng: np.random.Generator,
 ) -> tuple[int, float, int]:
     """Take the steps first, ..., first + n - 1; return the state, reward sum and mark reached."""
+    indptr, indices, cumulative = world.indptr, world.indices, world.cumulative
+    rewards, noise, deviation = world.rewards, world.noise, world.deviation
+    marks, states = tape.marks, tape.states
     for i in range(n):
         action = choose(policy, n_actions, state, action_rng)
         row = state * n_actions + action
-        reward = draw_reward(world.rewards[row], world.noise, world.deviation[row], reward_rng)
-        if len(tape.states) > 0:
-            tape.states[i] = state
+        reward = rewards[row]
+        if noise != NO_NOISE:
+            reward = draw_reward(reward, noise, deviation[row], reward_rng)
+        if len(states) > 0:
+            states[i] = state
             tape.actions[i] = action
             tape.rewards[i] = reward
-        u = transition_rng.random()
-        state = draw_next(world.indptr, world.indices, world.cumulative, row, u)
+        state = draw_next(indptr, indices, cumulative, row, transition_rng.random())
         reward_sum += reward
-        if mark < len(tape.marks) and tape.marks[mark] == first + i:
+        if mark < len(marks) and marks[mark] == first + i:
             tape.reward_sums[mark] = reward_sum
             mark += 1
     return state, reward_sum, mark

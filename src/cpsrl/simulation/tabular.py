@@ -120,7 +120,8 @@ def run_chunk(
     dense = belief.dense
     drawn = clock[DRAWN] != 0
     due = clock[DUE] != 0
-    for i in range(clock[STEP] - first, n):
+    i = clock[STEP] - first
+    while i < n:
         if not drawn:
             if code == IN_ADVANCE:
                 due = due or resample[i]
@@ -135,41 +136,53 @@ def run_chunk(
             resample_dense(belief, model, average, plan_gamma, policy, belief_rng)
             begin_pseudo_episode(code, clock, visits, before)
             due = False
+        # The steps up to the next resampling or mark; count rules may end them sooner.
+        end = n if mark == len(marks) else min(n, marks[mark] - first + 1)
+        if code == IN_ADVANCE:
+            k = i + 1
+            while k < end and not resample[k]:
+                k += 1
+            end = k
         if len(resampled) > 0:
+            resampled[i:end] = False
             resampled[i] = clock[START] == first + i
-        action = policy[state]
-        row = state * n_actions + action
-        reward = rewards[row]
-        if noise != NO_NOISE:
-            reward = draw_reward(reward, noise, deviation[row], reward_rng)
-        next_state = draw_next(indptr, indices, cumulative, row, transition_rng.random())
-        if dense:
-            observe_dense(row, reward, next_state, alpha, visits, learn, reward_mean, reward_m2)
-        else:
-            observe_sparse(
-                row,
-                reward,
-                next_state,
-                belief.first,
-                belief.following,
-                belief.successor,
-                belief.counts,
-                belief.n_entries,
-                visits,
-                learn,
-                reward_mean,
-                reward_m2,
-            )
-        reward_sum += reward
-        if len(states) > 0:
-            states[i] = state
-            tape.actions[i] = action
-            tape.rewards[i] = reward
-        state = next_state
-        clock[ROW] = row
-        clock[STEP] = first + i + 1
+        while True:
+            action = policy[state]
+            row = state * n_actions + action
+            reward = rewards[row]
+            if noise != NO_NOISE:
+                reward = draw_reward(reward, noise, deviation[row], reward_rng)
+            next_state = draw_next(indptr, indices, cumulative, row, transition_rng.random())
+            if dense:
+                observe_dense(row, reward, next_state, alpha, visits, learn, reward_mean, reward_m2)
+            else:
+                observe_sparse(
+                    row,
+                    reward,
+                    next_state,
+                    belief.first,
+                    belief.following,
+                    belief.successor,
+                    belief.counts,
+                    belief.n_entries,
+                    visits,
+                    learn,
+                    reward_mean,
+                    reward_m2,
+                )
+            reward_sum += reward
+            if len(states) > 0:
+                states[i] = state
+                tape.actions[i] = action
+                tape.rewards[i] = reward
+            state = next_state
+            i += 1
+            clock[ROW] = row
+            clock[STEP] = first + i
+            if i == end or (code != IN_ADVANCE and stops_now(code, clock, visits, before)):
+                break
         drawn = False
-        if mark < len(marks) and marks[mark] == first + i:
+        if mark < len(marks) and marks[mark] == first + i - 1:
             tape.reward_sums[mark] = reward_sum
             tape.resamples[mark] = clock[RESAMPLES]
             mark += 1

@@ -28,6 +28,7 @@ from cpsrl.planning import solve_average, solve_discounted, span
 from cpsrl.planning.average import expected_change
 from cpsrl.planning.kernels import discounted_policy_value, plan_average, plan_discounted
 from cpsrl.posterior.dirichlet import sample_dense
+from cpsrl.posterior.gamma import SmallGamma, small_gamma
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation.tabular import World, world_of
@@ -89,6 +90,7 @@ class Draws:
 def draw_capped(
     alpha: Floats,
     visits: Ints,
+    small: SmallGamma,
     rewards: Floats,
     cap: float,
     rng: np.random.Generator,
@@ -104,7 +106,7 @@ def draw_capped(
     gain, bias, matrix = np.empty(n_states), np.empty(n_states), np.empty((n_states, n_states))
     rejected = 0
     while True:
-        sample_dense(alpha, visits, rng, out)
+        sample_dense(alpha, visits, small, rng, out)
         if np.isinf(cap):
             return rejected
         plan_average(P, r, policy, gain, bias, matrix)
@@ -155,6 +157,7 @@ def observed_run(
     world: World,
     truth: Truth,
     prior: Floats,
+    small: SmallGamma,
     cap: float,
     resample: NDArray[np.bool_],
     gamma: Floats,
@@ -169,6 +172,7 @@ def observed_run(
         world: the true MDP as `simulation.tabular` has it.
         truth: the same for the observer.
         prior: `(S*A, S)` Dirichlet parameters that the agent believes in.
+        small: for drawing cells with the prior's parameter.
         cap: the largest span of the optimal bias that it believes possible.
         resample: `(n,)` whether each step resamples.
         gamma: `(n,)` the discount factor of each step.
@@ -188,7 +192,7 @@ def observed_run(
     for i in range(len(resample)):
         if resample[i]:
             totals[REJECTED] += draw_capped(
-                alpha, visits, world.rewards, cap, belief_rng, record.sample
+                alpha, visits, small, world.rewards, cap, belief_rng, record.sample
             )
             plan_discounted(P, r, gamma[i], policy, record.value, matrix)
             record.visits[:] = visits
@@ -310,6 +314,7 @@ def _one(
         world_of(mdp),
         truth,
         np.full(shape, agent_parameter),
+        small_gamma(agent_parameter),
         cap,
         resample,
         gamma,
@@ -348,7 +353,7 @@ def _true_mdp(
     rows = n_states * n_actions
     rewards, transitions = rng.random(rows), np.empty((rows, n_states))
     prior, visits = np.full((rows, n_states), parameter), np.zeros(rows, np.int64)
-    draw_capped(prior, visits, rewards, cap, rng, transitions)
+    draw_capped(prior, visits, small_gamma(parameter), rewards, cap, rng, transitions)
     mdp = TabularMDP(
         transitions.reshape(n_states, n_actions, n_states), rewards.reshape(n_states, n_actions)
     )
