@@ -10,6 +10,7 @@ from cpsrl.agents import AGENTS
 from cpsrl.mdp import Simulator
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
 
 TABULAR = [name for name in AGENTS.names() if not getattr(AGENTS.make(name), "packages", ())]
@@ -56,13 +57,12 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
         streams = Streams(0, 3)
         simulator, agent = Simulator(mdp, streams), spec.start(mdp, streams)
         recorder = Recorder(runs.times, resample_times=True, trajectory=True)
-        reward_sum = readable.advance(
-            agent, simulator, 1, steps, 0.0, recorder, lambda n: None, GO_ON
-        )
+        live = Live(agent, simulator)
+        readable.advance(live, recorder, steps, lambda n: None, GO_ON)
         assert equal(recorder.trajectory(simulator.state), runs.trajectory[0])
         assert np.array_equal(recorder.resample_times, runs.resample_times[0])
         assert np.array_equal(recorder.tape.resamples, runs.resamples[0])
-        assert runs.state[0]["reward_sum"] == reward_sum
+        assert runs.state[0]["reward_sum"] == live.reward_sum
         state = agent.state()
         assert equal(state.pop("streams"), runs.state[0]["streams"])
         assert equal(state.pop("rule", {}), runs.state[0]["rule"])

@@ -11,6 +11,7 @@ from cpsrl.mdp import Simulator, TabularMDP, draw_next
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation import deep, readable, simulate, workers
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
 
 jax = pytest.importorskip("jax")
@@ -47,7 +48,7 @@ def step_by_step(spec, mdp, run, steps):
     agent = spec.resolve(mdp, steps).start(mdp, streams)
     recorder = Recorder(np.arange(1, steps + 1), resample_times=True, trajectory=True)
     stop = np.zeros(1, np.int64)
-    readable.advance(agent, simulator, 1, steps, 0.0, recorder, lambda n: None, stop)
+    readable.advance(Live(agent, simulator), recorder, steps, lambda n: None, stop)
     return recorder, agent, simulator
 
 
@@ -139,7 +140,7 @@ def test_a_compiled_run_goes_on_live():
     agent.restore({**state["agent"], "rule": state["rule"], "streams": state["streams"]})
     simulator.state = state["environment_state"]
     recorder, stop = Recorder(np.array([70]), trajectory=True), np.zeros(1, np.int64)
-    readable.advance(agent, simulator, 41, 30, 0.0, recorder, lambda n: None, stop)
+    readable.advance(Live(agent, simulator, step=40), recorder, 30, lambda n: None, stop)
     path = recorder.trajectory(simulator.state)
     np.testing.assert_array_equal(path["actions"], more.trajectory[0]["actions"])
 

@@ -12,6 +12,7 @@ from cpsrl.mdp import Simulator
 from cpsrl.planning import discounted_value, solve_discounted
 from cpsrl.seeding import Streams
 from cpsrl.simulation import tabular
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
 
 RIVER = cpsrl.environment("riverswim")
@@ -78,11 +79,10 @@ def test_chunks_do_not_matter():
         simulator = Simulator(RIVER, streams)
         recorder = Recorder(np.arange(50, 1001, 50), chunk, trajectory=True, resample_times=True)
         taken = []
-        total = tabular.advance(
-            agent, simulator, 1000, 0.0, recorder, taken.append, np.zeros(1, np.int64)
-        )
-        assert sum(taken) == 1000
-        found.append((recorder, total, simulator.state, streams.state()))
+        live = Live(agent, simulator)
+        tabular.advance(live, recorder, 1000, taken.append, np.zeros(1, np.int64))
+        assert sum(taken) == live.step == 1000
+        found.append((recorder, live.reward_sum, simulator.state, streams.state()))
     assert found[0][1:] == found[1][1:]
     assert same(found[0][0].trajectory(0), found[1][0].trajectory(0))
     assert np.array_equal(found[0][0].resample_times, found[1][0].resample_times)

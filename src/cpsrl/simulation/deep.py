@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl.agents.ensemble import EnsembleAgent
-from cpsrl.mdp import BERNOULLI, GAUSSIAN, Floats, Ints, Simulator, TabularMDP
+from cpsrl.mdp import BERNOULLI, GAUSSIAN, Floats, Ints, TabularMDP
 from cpsrl.seeding import Streams
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
 from cpsrl.simulation.workers import CACHE, worker
 
@@ -29,27 +30,13 @@ _announced: set[str] = set()
 
 
 def advance(
-    agent: EnsembleAgent,
-    simulator: Simulator,
-    steps: int,
-    reward_sum: float,
-    recorder: Recorder,
-    progress: Callable[[int], None],
-    stop: Ints,
-) -> float:
-    """Take `steps` steps with the agent and return the sum of all rewards; `stop` ends it early.
-
-    Args:
-        agent: changed in place, as the simulator and the recorder.
-        simulator: the environment.
-        steps: how many steps to take.
-        reward_sum: the rewards realised before.
-        recorder: what is recorded.
-        progress: called with the number of steps taken since the last call.
-        stop: `(1,)` set by another thread to end the run.
-    """
+    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+) -> None:
+    """Take steps with an `EnsembleAgent` (see `live.Advance`)."""
     from cpsrl.simulation.scan import Draws, Loop
 
+    agent: EnsembleAgent = live.agent
+    simulator = live.simulator
     spec, mdp, streams = agent.spec, simulator.mdp, simulator.streams
     noise = Noise(mdp)
     table = noise.table(agent.features)
@@ -79,19 +66,19 @@ def advance(
             states, actions = process.call("steps", draws, n, slot, age)
             _remember(key)
             rewards = noise.rewards(states, actions, variates)
-            sums = np.cumsum(np.concatenate([[reward_sum], rewards]))
+            sums = np.cumsum(np.concatenate([[live.reward_sum], rewards]))
             counts = np.cumsum(np.concatenate([[before], drawn.resample]))
             mark = _record(recorder, mark, first, sums, counts)
             _keep(recorder, first, (drawn.resample, states, actions, rewards))
+            live.reward_sum = float(sums[-1])
             agent.step += n
-            reward_sum = float(sums[-1])
+            live.step += n
             steps -= n
             progress(n)
         loop = process.call("end", agent.held)
     agent.ensemble = loop.ensemble
     _unpack(loop.replay, agent)
     simulator.state = int(loop.state)
-    return reward_sum
 
 
 def _record(recorder: Recorder, mark: int, first: int, sums: Floats, counts: Ints) -> int:

@@ -6,7 +6,8 @@ import numpy as np
 
 from cpsrl._compile import jit
 from cpsrl.agents.baselines import FixedAgent, choose
-from cpsrl.mdp import NO_NOISE, Ints, Simulator, draw_next, draw_reward
+from cpsrl.mdp import NO_NOISE, Ints, draw_next, draw_reward
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder, Tape
 from cpsrl.simulation.tabular import World, world_of
 
@@ -49,27 +50,22 @@ def walk_chunk(
 
 
 def advance(
-    agent: FixedAgent,
-    simulator: Simulator,
-    steps: int,
-    reward_sum: float,
-    recorder: Recorder,
-    progress: Callable[[int], None],
-    stop: Ints,
-) -> float:
-    """Take `steps` steps and return the sum of all rewards (see `cpsrl.simulation.tabular`)."""
-    world, streams = world_of(simulator.mdp), simulator.streams
-    mark = 0
+    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+) -> None:
+    """Take steps with a `FixedAgent` (see `live.Advance`)."""
+    agent: FixedAgent = live.agent
+    simulator = live.simulator
+    world, streams, mark = world_of(simulator.mdp), simulator.streams, 0
     while steps > 0 and not stop[0]:
         n = min(steps, recorder.chunk)
-        simulator.state, reward_sum, mark = walk_chunk(
+        simulator.state, live.reward_sum, mark = walk_chunk(
             world,
             agent.sizes.n_actions,
             agent.policy,
             agent.step,
             n,
             simulator.state,
-            reward_sum,
+            live.reward_sum,
             mark,
             recorder.tape,
             streams.transition,
@@ -78,6 +74,6 @@ def advance(
         )
         recorder.collect(agent.step, n)
         agent.step += n
-        progress(n)
+        live.step += n
         steps -= n
-    return reward_sum
+        progress(n)

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from cpsrl.planning import discounted_value, solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average
 from cpsrl.seeding import Streams
 from cpsrl.simulation import deep, fixed, readable, tabular
+from cpsrl.simulation.live import Advance, Live
 from cpsrl.simulation.recording import Loss, Recorder
 from cpsrl.simulation.runs import Runs, record_steps
 
@@ -28,7 +28,7 @@ STATE_KEYS = {"format", "step", "environment_state", "reward_sum", "discounted_r
 STATE_KEYS |= {"streams", "rule", "agent"}
 POLL_SECONDS = 0.1
 
-COMPILED: dict[type, Callable[..., float]] = {
+COMPILED: dict[type, Advance] = {
     PSRLAgent: tabular.advance,
     FixedAgent: fixed.advance,
     EnsembleAgent: deep.advance,
@@ -36,18 +36,6 @@ COMPILED: dict[type, Callable[..., float]] = {
 """The compiled loops, by the agents they are for; all others run in the readable one."""
 
 _slower_said: set[str] = set()
-
-
-@dataclass
-class Live:
-    """A run under way."""
-
-    agent: Any
-    simulator: Simulator
-    gain: float
-    step: int = 0
-    reward_sum: float = 0.0
-    discounted_regret: float | None = 0.0
 
 
 def simulate(
@@ -165,7 +153,10 @@ def _all(
         def count(n: int) -> None:
             taken[i] += n
 
-        _advance(lives[i], recorders[i], steps, count, stop)
+        live, recorder = lives[i], recorders[i]
+        loop = COMPILED.get(type(live.agent), readable.advance)
+        loop(live, recorder, steps, count, stop)
+        live.discounted_regret = recorder.lost if recorder.loss else None
 
     workers = _whole("threads", threads, 1) if threads is not None else cores()
     pool = ThreadPoolExecutor(min(workers, len(lives)), thread_name_prefix="cpsrl")
@@ -183,23 +174,6 @@ def _all(
     finally:
         stop[0] = 1
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _advance(
-    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
-) -> None:
-    agent, simulator = live.agent, live.simulator
-    compiled = COMPILED.get(type(agent))
-    if compiled is not None:
-        live.reward_sum = compiled(
-            agent, simulator, steps, live.reward_sum, recorder, progress, stop
-        )
-    else:
-        live.reward_sum = readable.advance(
-            agent, simulator, live.step + 1, steps, live.reward_sum, recorder, progress, stop
-        )
-    live.step += steps
-    live.discounted_regret = recorder.lost if recorder.loss else None
 
 
 def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any] | None) -> Live:

@@ -28,9 +28,10 @@ from cpsrl.agents.psrl import (
     resample_dense,
     stops_now,
 )
-from cpsrl.mdp import NO_NOISE, Floats, Ints, Simulator, TabularMDP, draw_next, draw_reward
+from cpsrl.mdp import NO_NOISE, Floats, Ints, TabularMDP, draw_next, draw_reward
 from cpsrl.posterior.belief import Belief, observe_dense, observe_sparse
 from cpsrl.resampling import IN_ADVANCE
+from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder, Tape
 
 DONE, PAUSED, STOPPED = 0, 1, 2
@@ -192,25 +193,11 @@ def run_chunk(
 
 
 def advance(
-    agent: PSRLAgent,
-    simulator: Simulator,
-    steps: int,
-    reward_sum: float,
-    recorder: Recorder,
-    progress: Callable[[int], None],
-    stop: Ints,
-) -> float:
-    """Take `steps` steps with the agent and return the sum of all rewards; `stop` ends it early.
-
-    Args:
-        agent: changed in place, as the simulator and the recorder.
-        simulator: the environment.
-        steps: how many steps to take.
-        reward_sum: the rewards realised before.
-        recorder: what is recorded.
-        progress: called with the number of steps taken since the last call.
-        stop: `(1,)` set by another thread to end the run.
-    """
+    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+) -> None:
+    """Take steps with a `PSRLAgent` (see `live.Advance`)."""
+    agent: PSRLAgent = live.agent
+    simulator = live.simulator
     world = world_of(simulator.mdp)
     streams = simulator.streams
     pause = recorder.loss is not None or not agent.posterior.is_dense
@@ -224,7 +211,7 @@ def advance(
         agent.posterior.reserve(n)
         status, reported = PAUSED, 0
         while status == PAUSED:
-            status, state, reward_sum, mark = run_chunk(
+            status, state, live.reward_sum, mark = run_chunk(
                 world,
                 agent.posterior.arrays,
                 agent.model,
@@ -239,7 +226,7 @@ def advance(
                 first,
                 n,
                 state,
-                reward_sum,
+                live.reward_sum,
                 mark,
                 recorder.tape,
                 pause,
@@ -258,5 +245,5 @@ def advance(
                 recorder.add_loss(state, agent.policy, used)
         recorder.collect(first, n)
         simulator.state = state
+        live.step += n
         steps -= n
-    return reward_sum
