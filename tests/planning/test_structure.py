@@ -114,6 +114,16 @@ def test_the_diameter_of_a_ring_and_of_what_cannot_be_reached():
     assert cpsrl.diameter(deterministic(EXAMPLES["single"][0])) == 0
 
 
+def test_the_diameter_of_a_ladder_that_is_all_but_never_climbed():
+    """A rung is won with probability p, all are lost otherwise: p^-1 + p^-2 + p^-3 steps."""
+    for p, longest in ((0.25, 84), (1e-50, 1e150), (1e-150, np.inf)):
+        transitions = np.zeros((4, 1, 4))
+        transitions[:, 0, 0] = [1 - p, 1 - p, 1 - p, 1]
+        transitions[[0, 1, 2], 0, [1, 2, 3]] = p
+        mdp = cpsrl.TabularMDP(transitions, np.zeros((4, 1)))
+        assert cpsrl.diameter(mdp) == pytest.approx(longest, rel=1e-12)
+
+
 def test_the_diameter_takes_the_sparse_path_on_many_states():
     mdp = cpsrl.environment("gridworld", rows=15, columns=15, slip=0.0)
     # no way is longer than that from corner to corner

@@ -121,7 +121,7 @@ def hitting_times(mdp: TabularMDP, target: int, reach: Any) -> Floats:
     policy = np.argmax(weight.reshape(n_states, n_actions), axis=1)
     evaluate = _dense_times if n_states <= 2 * SMALL else _sparse_times
     times = evaluate(mdp, policy, target)
-    while True:
+    while np.isfinite(times).all():
         change = expected_change(mdp, times) + 1
         change[target] = 0
         choice = np.argmin(change, axis=1)
@@ -134,6 +134,7 @@ def hitting_times(mdp: TabularMDP, target: int, reach: Any) -> Floats:
         if following.sum() >= times.sum():
             return times
         times = following
+    return times
 
 
 def _dense_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
@@ -144,7 +145,10 @@ def _dense_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     chain[:, target] = 0.0
     times = np.ones(mdp.n_states)
     times[target] = 0.0
-    elimination.evaluate_leaving(chain, leave, times)
+    try:
+        elimination.evaluate_leaving(chain, leave, times)
+    except ZeroDivisionError:  # a probability of getting there underflowed
+        times[:] = np.inf
     return times
 
 
