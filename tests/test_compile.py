@@ -69,3 +69,20 @@ def test_the_hash_sees_names_and_contents(package):
     renamed = cpsrl._compile.sources_hash(package)
     (package / "other.py").write_text(CALLEE.format(price=3.0))
     assert len({before, renamed, cpsrl._compile.sources_hash(package)}) == 3
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
+    (package.parent / "cache").touch()  # a file, where a directory is wanted
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package.parent),
+        "CPSRL_CACHE_DIR": str(package.parent / "cache"),
+        "TMPDIR": str(package.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[0] == "21.0"
+    assert "cannot write to" in done.stderr
+    assert "CPSRL_CACHE_DIR" in done.stderr
+    assert not list(package.parent.glob("cpsrl-*"))

@@ -223,7 +223,7 @@ def test_an_action_out_of_range_is_refused_and_changes_nothing(action):
     mdp = cpsrl.TabularMDP(P, R, noise=1.0)
     simulator = mdp.start()
     before = (simulator.state, simulator.streams.state())
-    with pytest.raises(ValueError, match=f"action {action} is not in 0..1"):
+    with pytest.raises(ValueError, match=f"action must be a whole number in 0..1, not {action}"):
         simulator.step(action)
     assert (simulator.state, simulator.streams.state()) == before
 

@@ -88,7 +88,7 @@ def test_doubling_schedule():
 def test_function_of_the_step():
     rule = Bernoulli(schedule=lambda t: 1 - 1 / t)
     assert rule.gammas(1, 4) == pytest.approx([0, 1 / 2, 2 / 3, 3 / 4])
-    with pytest.raises(ValueError, match="gamma of step 3 must be in"):
+    with pytest.raises(ValueError, match="gamma of step 3 must be a number in"):
         Bernoulli(schedule=lambda t: t / 3).gammas(1, 4)
 
 
@@ -127,7 +127,7 @@ def test_every_registered_rule_is_described():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Bernoulli(1.0), r"gamma must be in \[0, 1\), not 1.0"),
+        (lambda: Bernoulli(1.0), r"gamma must be a number in \[0, 1\), not 1.0"),
         (lambda: Bernoulli("much"), "gamma must be a number"),
         (lambda: Bernoulli(0.9, schedule="doubling"), "gamma or a schedule, not both"),
         (lambda: Bernoulli(schedule="doublin"), "did you mean 'doubling'"),
@@ -137,7 +137,7 @@ def test_every_registered_rule_is_described():
         (lambda: Bernoulli(schedule="horizon").resolve(6, 2, None), "give horizon=T"),
         (lambda: Bernoulli(schedule="doubling").gammas(1, 1), "not resolved"),
         (lambda: FixedLength(0), "length must be a whole number"),
-        (lambda: Discounted(-0.1), "gamma must be in"),
+        (lambda: Discounted(-0.1), "gamma must be a number in"),
         (lambda: RULES.make("bernouli"), "did you mean 'bernoulli'"),
     ],
 )

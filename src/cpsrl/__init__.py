@@ -11,7 +11,6 @@ from cpsrl.agents import (
     CountDoublingPSRL,
     DifferentialQLearning,
     EveryStepPSRL,
-    FeatureSizes,
     FixedLengthPSRL,
     OptimalAgent,
     RandomAgent,
@@ -19,7 +18,7 @@ from cpsrl.agents import (
 )
 from cpsrl.environments import environment, environments
 from cpsrl.experiments import Experiment, load
-from cpsrl.mdp import Sizes, TabularMDP
+from cpsrl.mdp import FeatureSizes, Sizes, TabularMDP
 from cpsrl.planning import (
     classify,
     diameter,

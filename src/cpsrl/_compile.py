@@ -9,9 +9,11 @@ No kernel is compiled with fast-math: the same input gives the same bits however
 kernel is composed.
 """
 
+import atexit
 import hashlib
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +44,26 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpsrl"
 
 
-KERNEL_CACHE = cache_root() / f"kernels-{sources_hash(Path(__file__).parent)}"
+def kernel_cache() -> Path:
+    """Return the directory of this version's kernels; a passing one if that can't be written."""
+    path = cache_root() / f"kernels-{sources_hash(Path(__file__).parent)}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        passing = tempfile.TemporaryDirectory(prefix="cpsrl-")
+        atexit.register(passing.cleanup)
+        print(
+            f"cpsrl: cannot write to {path} ({error.strerror}): kernels are compiled anew by every "
+            "process; set CPSRL_CACHE_DIR to a directory that can be written",
+            file=sys.stderr,
+            flush=True,
+        )
+        return Path(passing.name)
+
+
+KERNEL_CACHE = kernel_cache()
 
 
 def _compiled(function: F, **options: Any) -> F:

@@ -19,6 +19,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from cpsrl._compile import jit
+from cpsrl.checks import checked_index, checked_whole
 from cpsrl.seeding import Streams
 
 Floats = NDArray[np.float64]
@@ -39,9 +40,36 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for name in ("n_states", "n_actions"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
+
+    def checked(self, what: str, state: Any) -> int:
+        """Return `state` as an int, or raise if there is no such state."""
+        return checked_index(what, state, self.n_states)
+
+
+@dataclass(frozen=True)
+class FeatureSizes:
+    """The sizes of a problem whose observations are vectors of `n_features` numbers."""
+
+    n_features: int
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        for name in ("n_features", "n_actions"):
+            object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
+
+    def checked(self, what: str, observation: Any) -> NDArray[np.float32]:
+        """Return `observation` as a vector `(n_features,)`, or raise if it is not one."""
+        try:
+            with np.errstate(over="ignore"):
+                vector = np.asarray(observation, np.float32)
+        except (TypeError, ValueError):
+            vector = np.zeros(0, np.float32)
+        if vector.shape != (self.n_features,) or not np.isfinite(vector).all():
+            raise ValueError(
+                f"{what} must be {self.n_features} finite numbers, not {observation!r}"
+            )
+        return vector
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -207,8 +235,7 @@ class Simulator:
     def step(self, action: int) -> tuple[float, int]:
         """Take `action` and return the realised reward and the next state."""
         mdp = self.mdp
-        if not 0 <= action < mdp.n_actions:
-            raise ValueError(f"action {action!r} is not in 0..{mdp.n_actions - 1}")
+        action = checked_index("action", action, mdp.n_actions)
         kind, deviation = mdp.noise_code
         reward = draw_reward(
             mdp.rewards[self.state, action],

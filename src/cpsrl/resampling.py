@@ -30,16 +30,18 @@ of the two tests looks at that pair alone (`stops`).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl._compile import jit
+from cpsrl.checks import checked_gamma, checked_whole
 from cpsrl.registry import Registry, unknown
 
 IN_ADVANCE, TSDE_STOPS, COUNT_DOUBLING = 0, 1, 2
 SCHEDULES = ("horizon", "doubling")
+MOST_GAMMA = math.nextafter(1.0, 0.0)
 
 Arrays = tuple[NDArray[np.bool_], NDArray[np.float64]]
 
@@ -92,7 +94,7 @@ class Bernoulli:
     def __post_init__(self) -> None:
         if self.schedule is None:
             gamma = 0.99 if self.gamma is None else self.gamma
-            object.__setattr__(self, "gamma", check_gamma(gamma))
+            object.__setattr__(self, "gamma", checked_gamma(gamma))
         elif self.gamma is not None:
             raise ValueError("a Bernoulli rule takes gamma or a schedule, not both")
         elif isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
@@ -104,15 +106,14 @@ class Bernoulli:
         if self.horizon is not None and self.schedule != "horizon":
             raise ValueError("horizon goes with schedule='horizon' only")
         for name in ("horizon", "pairs"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
 
     @property
     def label(self) -> str:
         """The gamma or the schedule."""
         if self.schedule is None:
-            return f"gamma={self.gamma:g}"
+            return f"gamma={self.gamma:.12g}"
         if self.schedule == "horizon":
             return "horizon" if self.horizon is None else f"horizon T={self.horizon}"
         return "doubling" if self.schedule == "doubling" else "schedule"
@@ -136,15 +137,15 @@ class Bernoulli:
         if self.schedule is None:
             return np.full(n, self.gamma)
         if callable(self.schedule):
-            return np.array([check_gamma(self.schedule(t), t) for t in range(first, first + n)])
+            return np.array([checked_gamma(self.schedule(t), t) for t in range(first, first + n)])
         if self.pairs is None or (self.schedule == "horizon" and self.horizon is None):
             raise ValueError(f"the {self.schedule!r} schedule is not resolved: call resolve first")
         if self.schedule == "horizon":
             assert self.horizon is not None
-            return np.full(n, max(0.0, 1.0 - math.sqrt(self.pairs / self.horizon)))
+            return np.full(n, min(MOST_GAMMA, max(0.0, 1.0 - math.sqrt(self.pairs / self.horizon))))
         # frexp gives the exponent e with 2^(e-1) <= t < 2^e.
         exponent = np.frexp(np.arange(first, first + n, dtype=np.float64))[1]
-        return np.maximum(0.0, 1.0 - np.sqrt(self.pairs / np.ldexp(1.0, exponent)))
+        return np.clip(1.0 - np.sqrt(self.pairs / np.ldexp(1.0, exponent)), 0.0, MOST_GAMMA)
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the coins and gammas of a chunk; one uniform from `rng` for every step t >= 2."""
@@ -187,8 +188,7 @@ class FixedLength:
     code: ClassVar[int] = IN_ADVANCE
 
     def __post_init__(self) -> None:
-        if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 1:
-            raise ValueError(f"length must be a whole number of at least 1, not {self.length!r}")
+        object.__setattr__(self, "length", checked_whole("length", self.length, 1))
 
     @property
     def label(self) -> str:
@@ -292,7 +292,7 @@ class Discounted:
 
     def __post_init__(self) -> None:
         if self.gamma is not None:
-            object.__setattr__(self, "gamma", check_gamma(self.gamma))
+            object.__setattr__(self, "gamma", checked_gamma(self.gamma))
 
 
 @dataclass(frozen=True)
@@ -324,14 +324,11 @@ def stops(code: int, t: int, start: int, previous_length: int, visits: int, befo
     return visits - before >= max(1, before)
 
 
-def check_gamma(gamma: Any, step: int | None = None) -> float:
-    """Return `gamma` as a float in [0, 1), or raise."""
-    where = "" if step is None else f" of step {step}"
-    if isinstance(gamma, bool) or not isinstance(gamma, int | float | np.number):
-        raise ValueError(f"gamma{where} must be a number in [0, 1), not {gamma!r}")
-    if not 0.0 <= gamma < 1.0:
-        raise ValueError(f"gamma{where} must be in [0, 1), not {gamma}")
-    return float(gamma)
+def checked_rule(rule: Rule) -> Rule:
+    """Return `rule`, or raise if it is not one."""
+    if isinstance(rule, type) or not hasattr(rule, "arrays"):
+        raise ValueError(f"rule must be one such as Bernoulli(0.99), not {rule!r}")
+    return rule
 
 
 def _needs_counts(name: str) -> ValueError:

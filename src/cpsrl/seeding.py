@@ -9,20 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from cpsrl.checks import checked_whole
+
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 
 
 def stream(seed: int, run: int, name: str) -> np.random.Generator:
     """Return the generator of stream `name` in run `run` of root seed `seed`."""
-    key = (_natural("run", run), STREAMS.index(name))
-    sequence = np.random.SeedSequence(_natural("seed", seed), spawn_key=key)
+    key = (checked_whole("run", run), STREAMS.index(name))
+    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=key)
     return np.random.Generator(np.random.PCG64(sequence))
-
-
-def _natural(what: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise ValueError(f"{what} must be a whole number of at least 0, not {value!r}")
-    return int(value)
 
 
 class Streams:
@@ -44,8 +40,20 @@ class Streams:
         return {name: getattr(self, name).bit_generator.state for name in STREAMS}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Put every generator where `state()` found it."""
-        if sorted(state) != sorted(STREAMS):
-            raise ValueError(f"streams are {', '.join(STREAMS)}; got {', '.join(sorted(state))}")
+        """Put every generator where `state()` found it; raise, and change nothing, if one can't."""
+        check_streams(state)
         for name in STREAMS:
             getattr(self, name).bit_generator.state = state[name]
+
+
+def check_streams(state: Any) -> None:
+    """Raise a ValueError unless `state` is what `Streams.state` returns."""
+    if not isinstance(state, dict) or sorted(state) != sorted(STREAMS):
+        got = ", ".join(sorted(map(str, state))) if isinstance(state, dict) else repr(state)
+        raise ValueError(f"streams are {', '.join(STREAMS)}; got {got}")
+    spare = np.random.PCG64(0)
+    for name in STREAMS:
+        try:
+            spare.state = state[name]
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise ValueError(f"the stored state of the stream {name!r} is damaged") from error

@@ -97,7 +97,7 @@ def test_differential_q_learning_finds_the_gain_and_the_policy():
         (lambda: cpsrl.UCRL2(delta=0), r"delta must be in \(0, 1\)"),
         (lambda: cpsrl.start(cpsrl.UCRL2(), cpsrl.Sizes(5000, 2)), "more than 2000"),
         (lambda: cpsrl.DifferentialQLearning(alpha=0), "alpha must be a positive number"),
-        (lambda: cpsrl.DifferentialQLearning(epsilon=2), r"epsilon must be in \[0, 1\]"),
+        (lambda: cpsrl.DifferentialQLearning(epsilon=2), r"epsilon must be a number in \[0, 1\]"),
     ],
 )
 def test_errors(make, message):

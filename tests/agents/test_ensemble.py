@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.agents import AGENTS, DQN, BootstrappedDQN, FeatureSizes, start
+from cpsrl import FeatureSizes
+from cpsrl.agents import AGENTS, DQN, BootstrappedDQN, start
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,
@@ -82,11 +83,11 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     agent, other = live(), live(members=4)
     play(agent, RIVER.start(), 3)
     before = agent.state()
-    with pytest.raises(ValueError, match="networks do not fit"):
+    with pytest.raises(ValueError, match="its members is 4, not 3"):
         agent.restore(other.state())
-    with pytest.raises(ValueError, match="replay's mask does not fit"):
+    with pytest.raises(ValueError, match=r"its mask is 0.5, not 1"):
         agent.restore(live(mask=0.5).state())
-    with pytest.raises(ValueError, match="rule"):
+    with pytest.raises(ValueError, match=r"its rule.kind is 'Never', not 'Bernoulli'"):
         agent.restore(live(rule=Never()).state())
     after = agent.state()
     assert equal(before["ensemble"]["online"], after["ensemble"]["online"])
@@ -232,7 +233,7 @@ def test_rules_that_need_counts_are_refused_with_the_reason(rule):
         ({"members": 0}, "members must be a whole number of at least 1, not 0"),
         ({"hidden": (50, 0)}, "hidden layer"),
         ({"mask": 1.5}, r"mask must be a number in \[0, 1\], not 1.5"),
-        ({"gamma": 1.0}, "gamma must be in"),
+        ({"gamma": 1.0}, "gamma must be a number in"),
         ({"gamma": 0.9, "rule": Bernoulli(0.99)}, "gamma is 0.9, but the rule has its own"),
         ({"epsilon": "often"}, "epsilon"),
     ],

@@ -165,7 +165,7 @@ def test_a_state_of_another_agent_is_refused():
     mdp = cpsrl.environment("riverswim")
     agent = cpsrl.start(cpsrl.ContinuingPSRL(0.9), mdp)
     other = cpsrl.start(cpsrl.ContinuingPSRL(0.8), mdp).state()
-    with pytest.raises(ValueError, match="an agent with the rule"):
+    with pytest.raises(ValueError, match=r"its rule.gamma is 0.8, not 0.9"):
         agent.restore(other)
     for name, value in (("policy", 2), ("clock", -1)):
         damaged = agent.state()

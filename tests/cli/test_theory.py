@@ -51,7 +51,7 @@ def test_a_bound_that_says_something(capsys):
     ("arguments", "message"),
     [
         (("inventory",), "rewards in [0, 1]"),
-        (("riverswim", "--gamma", "1"), "gamma must be in [0, 1)"),
+        (("riverswim", "--gamma", "1"), "gamma must be a number in [0, 1)"),
         (("riverswm",), "did you mean 'riverswim'"),
     ],
 )

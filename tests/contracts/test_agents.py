@@ -65,7 +65,7 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
         assert runs.state[0]["reward_sum"] == live.reward_sum
         state = agent.state()
         assert equal(state.pop("streams"), runs.state[0]["streams"])
-        assert equal(state.pop("rule", {}), runs.state[0]["rule"])
+        assert equal(state.pop("spec"), runs.state[0]["spec"])
         assert equal(state, runs.state[0]["agent"])
 
 

@@ -87,7 +87,7 @@ def test_an_environment_per_run_is_drawn_from_the_run_and_the_root():
         ('"riverswim"', '"riverswim"\nvariant = "tsd"', "did you mean 'tsde'?"),
         ('"riverswim"', '"riverswim"\nvariants = "tsde"', "did you mean 'variant'?"),
         ('"tsde"', '"continuing-psrl"\ngama = 0.9', "unknown option 'gama'.*'gamma'?"),
-        ('"tsde"', '"continuing-psrl"\ngamma = 1.5', r"agent 1 .*gamma must be in \[0, 1\)"),
+        ('"tsde"', '"continuing-psrl"\ngamma = 1.5', "agent 1 .*gamma must be a number in"),
         ('"tsde"', '"continuing-psrl"\ngamma = "x"', "agent 1 .*gamma must be a number"),
         ('"tsde"', '"continuing-psrl"\ngrid.gamma = 0.9', "grid.gamma must be a list"),
         ('"tsde"', '"continuing-psrl"\ngrid = 0.9', "grid must be a table"),

@@ -137,7 +137,7 @@ def test_a_compiled_run_goes_on_live():
     state = runs.state[0]
     streams = Streams(9, 9)
     simulator, agent = Simulator(RIVER, streams), spec.start(RIVER, streams)
-    agent.restore({**state["agent"], "rule": state["rule"], "streams": state["streams"]})
+    agent.restore({**state["agent"], "spec": state["spec"], "streams": state["streams"]})
     simulator.state = state["environment_state"]
     recorder, stop = Recorder(np.array([70]), trajectory=True), np.zeros(1, np.int64)
     readable.advance(Live(agent, simulator, step=40), recorder, 30, lambda n: None, stop)

@@ -226,14 +226,58 @@ def test_errors(options, message):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, **{"steps": 10, "seeds": 1, **options})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("step", 50, "clock is damaged"),
+        ("step", 1.5, "the step of the state must be a whole number"),
+        ("environment_state", 2.7, "the environment's state must be"),
+        ("reward_sum", np.nan, "reward sum of the state must be a finite number"),
+        ("gain", 0.1, "another environment: its optimal gain is 0.1"),
+        ("run", 3, "that of run 3 of seed 0, not of run 0 of seed 0"),
+        ("seed", 3, "that of run 0 of seed 3, not of run 0 of seed 0"),
+        ("agent", None, "spec and agent must be dictionaries"),
+        ("streams", None, "streams are transition"),
+    ],
+)
+def test_a_damaged_state_is_refused(name, value, message):
+    state = cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1).state[0]
+    with pytest.raises(ValueError, match=message):
+        cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1, start=[{**state, name: value}])
+
+
+def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
+    with pytest.raises(ValueError, match="is live and belongs to one run"):
+        cpsrl.simulate(cpsrl.start(cpsrl.TSDE(), RIVER), RIVER, 10, 1)
+    with pytest.raises(ValueError, match="an agent is one of"):
+        cpsrl.simulate(cpsrl.UCRL2, RIVER, 10, 1)
+    with pytest.raises(ValueError, match="mdp must be a TabularMDP"):
+        cpsrl.simulate(cpsrl.TSDE(), "riverswim", 10, 1)
+    with pytest.raises(ValueError, match="seeds must be at most"):
+        cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, [2**63])
+
+
+def test_an_attribute_called_state_is_not_taken_for_a_method():
+    class Still:
+        state = 3
+
+        def act(self, state):
+            return 0
+
+        def observe(self, *transition):
+            self.state = transition
+
+    assert cpsrl.simulate(Still(), RIVER, 10, 1).state is None
+
+
 def test_errors_of_start():
     longer = cpsrl.environment("riverswim", n_states=7)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2)
     with pytest.raises(ValueError, match="start has 2 states for 3 seeds"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, start=runs.state)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="another environment"):
         cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, start=runs.state)
-    with pytest.raises(ValueError, match="with the rule"):
+    with pytest.raises(ValueError, match=r"its rule.kind is 'TSDEStops', not 'DoublingTimes'"):
         cpsrl.simulate(cpsrl.DSPSRL(), RIVER, 10, 2, start=runs.state)
     old = tuple({**state, "format": 0} for state in runs.state)
     with pytest.raises(ValueError, match="format 0"):
@@ -245,5 +289,5 @@ def test_errors_of_start():
     later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, [1], start=runs.state[1:])
     with pytest.raises(ValueError, match="different steps"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, 2, start=(runs.state[0], later.state[0]))
-    with pytest.raises(ValueError, match="has not"):
+    with pytest.raises(ValueError, match="an agent is one of"):
         cpsrl.simulate("tsde", RIVER, 5, 2)

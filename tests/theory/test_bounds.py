@@ -143,7 +143,7 @@ def test_the_confidence_set_of_a_few_counts():
         ({"tau": None, "span": None}, "give tau or span"),
         ({"tau": None, "version": "paper"}, "in terms of tau"),
         ({"tau": -1.0}, "tau must be"),
-        ({"gamma": 1.0}, "gamma must be in"),
+        ({"gamma": 1.0}, "gamma must be a number in"),
         ({"steps": 0}, "steps must be a whole number"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from cpsrl.agents.baselines import OptimalAgent, RandomAgent
 from cpsrl.agents.differential_q import DifferentialQLearning
-from cpsrl.agents.ensemble import DQN, BootstrappedDQN, FeatureSizes
+from cpsrl.agents.ensemble import DQN, BootstrappedDQN
 from cpsrl.agents.psrl import (
     DSPSRL,
     PSRL,
@@ -27,7 +27,6 @@ __all__ = [
     "CountDoublingPSRL",
     "DifferentialQLearning",
     "EveryStepPSRL",
-    "FeatureSizes",
     "FixedLengthPSRL",
     "OptimalAgent",
     "RandomAgent",

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS
-from cpsrl.mdp import Ints, Sizes, TabularMDP
+from cpsrl.agents.registry import AGENTS, check_state, described, sizes_of
+from cpsrl.checks import checked_index, checked_whole
+from cpsrl.mdp import FeatureSizes, Ints, Sizes, TabularMDP
 from cpsrl.planning import solve_average
-from cpsrl.posterior.belief import check_index, check_transition
+from cpsrl.posterior.belief import checked_transition
 from cpsrl.seeding import Streams
 
 
@@ -25,35 +26,56 @@ def choose(policy: Ints, n_actions: int, state: int, rng: np.random.Generator) -
 class FixedAgent:
     """A live agent that follows `policy` `(S,)`, or, where it is empty, acts at random."""
 
-    def __init__(self, problem: TabularMDP | Sizes, policy: Ints, streams: Streams) -> None:
-        self.sizes = Sizes(problem.n_states, problem.n_actions)
+    def __init__(
+        self,
+        spec: "RandomAgent | OptimalAgent",
+        problem: TabularMDP | Sizes | FeatureSizes,
+        policy: Ints,
+        streams: Streams,
+    ) -> None:
+        self.spec = spec
+        self.sizes: Sizes | FeatureSizes
+        if isinstance(problem, FeatureSizes) and not len(policy):
+            self.sizes = problem
+        else:
+            self.sizes = sizes_of(problem, spec.label)
         self.policy = policy
         self.streams = streams
         self.step = 1
         self._action: int | None = None
 
-    def act(self, state: int) -> int:
+    def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        check_index("state", state, self.sizes.n_states)
+        state = self.sizes.checked("state", state)
         if self._action is None or len(self.policy):
+            place = state if len(self.policy) else 0
             rng = self.streams.action
-            self._action = int(choose(self.policy, self.sizes.n_actions, state, rng))
+            self._action = int(choose(self.policy, self.sizes.n_actions, place, rng))
         return self._action
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
+    def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Move time on."""
-        check_transition(self.sizes, state, action, reward, next_state)
+        checked_transition(self.sizes, state, action, reward, next_state)
         self._action = None
         self.step += 1
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here."""
-        return {"step": self.step, "action": self._action, "streams": self.streams.state()}
+        return {
+            "step": self.step,
+            "action": self._action,
+            "spec": described(self.spec),
+            "streams": self.streams.state(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called."""
+        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
+        check_state(state, self.spec, "step", "action")
+        step, action = checked_whole("the stored step", state["step"], 1), state["action"]
+        if action is not None:
+            action = checked_index("the stored action", action, self.sizes.n_actions)
         self.streams.restore(state["streams"])
-        self.step, self._action = state["step"], state["action"]
+        self.step, self._action = step, action
 
 
 @AGENTS.add("random")
@@ -63,9 +85,9 @@ class RandomAgent:
 
     label: str = "Random"
 
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> FixedAgent:
+    def start(self, problem: TabularMDP | Sizes | FeatureSizes, streams: Streams) -> FixedAgent:
         """Return a live agent."""
-        return FixedAgent(problem, np.zeros(0, np.int64), streams)
+        return FixedAgent(self, problem, np.zeros(0, np.int64), streams)
 
 
 @AGENTS.add("optimal")
@@ -82,7 +104,7 @@ class OptimalAgent:
         """Return a live agent."""
         if not isinstance(problem, TabularMDP):
             raise ValueError("the optimal agent needs to know the MDP; Sizes are not enough")
-        return FixedAgent(problem, _optimal_policy(problem), streams)
+        return FixedAgent(self, problem, _optimal_policy(problem), streams)
 
 
 @lru_cache(maxsize=8)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.agents.registry import AGENTS, fitting
+from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
+from cpsrl.checks import checked_number, checked_positive
 from cpsrl.mdp import Sizes, TabularMDP
-from cpsrl.posterior.belief import check_index, check_transition
+from cpsrl.posterior.belief import checked_transition
 from cpsrl.seeding import Streams
 
 
@@ -24,9 +25,9 @@ class DifferentialQAgent:
         self, spec: "DifferentialQLearning", problem: TabularMDP | Sizes, streams: Streams
     ) -> None:
         self.spec = spec
-        self.sizes = Sizes(problem.n_states, problem.n_actions)
+        self.sizes = sizes_of(problem, spec.label)
         self.streams = streams
-        self.values = np.zeros((problem.n_states, problem.n_actions))
+        self.values = np.zeros((self.sizes.n_states, self.sizes.n_actions))
         self.reward_rate = 0.0
         self._uniform: float | None = None
 
@@ -37,7 +38,7 @@ class DifferentialQAgent:
 
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        check_index("state", state, self.sizes.n_states)
+        state = self.sizes.checked("state", state)
         if self._uniform is None:
             self._uniform = self.streams.action.random()
         if self._uniform < self.spec.epsilon:
@@ -46,7 +47,9 @@ class DifferentialQAgent:
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        check_transition(self.sizes, state, action, reward, next_state)
+        state, action, reward, next_state = checked_transition(
+            self.sizes, state, action, reward, next_state
+        )
         delta = float(
             reward - self.reward_rate + self.values[next_state].max() - self.values[state, action]
         )
@@ -60,15 +63,19 @@ class DifferentialQAgent:
             "values": self.values.copy(),
             "reward_rate": self.reward_rate,
             "uniform": self._uniform,
+            "spec": described(self.spec),
             "streams": self.streams.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        arrays = fitting(state, {"values": self.values})
+        check_state(state, self.spec, "reward_rate", "uniform")
+        values = fitting(state, {"values": self.values})["values"]
+        reward_rate, uniform = checked_number("the reward rate", state["reward_rate"]), None
+        if state["uniform"] is not None:
+            uniform = checked_number("the uniform variate", state["uniform"], 0, 1)
         self.streams.restore(state["streams"])
-        self.values = arrays["values"]
-        self.reward_rate, self._uniform = state["reward_rate"], state["uniform"]
+        self.values, self.reward_rate, self._uniform = values, reward_rate, uniform
 
 
 @AGENTS.add("differential-q")
@@ -90,10 +97,8 @@ class DifferentialQLearning:
 
     def __post_init__(self) -> None:
         for name in ("alpha", "eta"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be a positive number, not {getattr(self, name)!r}")
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in [0, 1], not {self.epsilon!r}")
+            checked_positive(name, getattr(self, name))
+        checked_number("epsilon", self.epsilon, 0, 1)
 
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> DifferentialQAgent:
         """Return a live agent."""

@@ -21,24 +21,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.psrl import rule_state
-from cpsrl.agents.registry import AGENTS
-from cpsrl.mdp import Ints, TabularMDP
-from cpsrl.posterior.belief import check_index
-from cpsrl.resampling import SCHEDULES, Bernoulli, Never, Rule, check_gamma
+from cpsrl.agents.registry import AGENTS, check_state, described
+from cpsrl.checks import checked_gamma, checked_index, checked_number, checked_whole
+from cpsrl.mdp import FeatureSizes, Ints, TabularMDP
+from cpsrl.resampling import SCHEDULES, Bernoulli, Never, Rule, checked_rule
 from cpsrl.seeding import Streams
 
-
-@dataclass(frozen=True)
-class FeatureSizes:
-    """The sizes of a problem whose observations are vectors of `n_features` numbers."""
-
-    n_features: int
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        for name in ("n_features", "n_actions"):
-            _check_whole(name, getattr(self, name), 1)
+MOST = 1e18
+"""The largest feature or reward: networks compute in float32, where a larger square overflows."""
 
 
 class StepDraws(NamedTuple):
@@ -98,7 +88,7 @@ class BootstrappedDQN:
     packages: ClassVar[tuple[str, ...]] = ("jax", "jaxlib", "optax")
 
     def __post_init__(self) -> None:
-        rule = Bernoulli(gamma=self.gamma) if self.rule is None else self.rule
+        rule = Bernoulli(gamma=self.gamma) if self.rule is None else checked_rule(self.rule)
         if rule.needs_counts:
             raise ValueError(
                 f"the rule {rule.label!r} is decided by visit counts of state-action pairs, and an "
@@ -107,27 +97,26 @@ class BootstrappedDQN:
             )
         gamma: float | None = getattr(rule, "gamma", None)
         if not rule.has_gamma:
-            gamma = check_gamma(0.99 if self.gamma is None else self.gamma)
+            gamma = checked_gamma(0.99 if self.gamma is None else self.gamma)
         elif self.gamma not in (None, gamma):
             raise ValueError(f"gamma is {self.gamma}, but the rule has its own: {rule.label}")
         for name in ("members", "batch", "target_every", "capacity"):
-            _check_whole(name, getattr(self, name), 1)
+            object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
         hidden = self.hidden if isinstance(self.hidden, list | tuple) else (self.hidden,)
-        for size in hidden:
-            _check_whole("a hidden layer's size", size, 1)
-        _check_range("prior_scale", self.prior_scale, 0, np.inf)
-        _check_range("mask", self.mask, 0, 1)
-        _check_range("epsilon", self.epsilon, 0, 1)
-        _check_range("learning_rate", self.learning_rate, 0, np.inf)
+        hidden = tuple(checked_whole("a hidden layer's size", size, 1) for size in hidden)
+        checked_number("prior_scale", self.prior_scale, 0)
+        checked_number("mask", self.mask, 0, 1)
+        checked_number("epsilon", self.epsilon, 0, 1)
+        checked_number("learning_rate", self.learning_rate, 0)
         label = self.label or f"Bootstrapped DQN, {rule.label}"
-        kept = {"rule": rule, "gamma": gamma, "hidden": tuple(hidden), "label": label}
+        kept = {"rule": rule, "gamma": gamma, "hidden": hidden, "label": label}
         for name, value in kept.items():
             object.__setattr__(self, name, value)
 
     def resolve(self, problem: "TabularMDP | FeatureSizes", steps: int | None) -> "BootstrappedDQN":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
         assert self.rule is not None
-        if isinstance(problem, TabularMDP):
+        if not isinstance(problem, FeatureSizes):
             rule = self.rule.resolve(problem.n_states, problem.n_actions, steps)
         else:
             rule = self.rule
@@ -139,8 +128,30 @@ class BootstrappedDQN:
             rule = rule.resolve(1, 1, steps)
         return replace(self, rule=rule, label=self.label + rule.label.removeprefix(self.rule.label))
 
+    def check(self, problem: "TabularMDP | FeatureSizes") -> None:
+        """Raise a ValueError if the agent is not for such a problem."""
+        if isinstance(problem, FeatureSizes):
+            return
+        if not isinstance(problem, TabularMDP):
+            raise ValueError(
+                f"{self.label} learns from observations: start it with a table that has features "
+                f"or with FeatureSizes(n_features, n_actions), not {problem!r}"
+            )
+        if problem.features is None:
+            raise ValueError(
+                f"{self.label} needs observations, and {problem!r} has no features: make it "
+                "with some, as in cpsrl.environment('riverswim', features='thermometer')"
+            )
+        largest = max(np.abs(problem.features).max(), np.abs(problem.rewards).max())
+        if largest > MOST:
+            raise ValueError(
+                f"{self.label} computes in float32, and {problem!r} has features or rewards of "
+                f"{largest:g}: they must be at most {MOST:g}"
+            )
+
     def start(self, problem: "TabularMDP | FeatureSizes", streams: Streams) -> "EnsembleAgent":
         """Return a live agent."""
+        self.check(problem)
         for package in ("jax", "optax"):
             if importlib.util.find_spec(package) is None:
                 raise ValueError(
@@ -204,21 +215,12 @@ class EnsembleAgent:
         self.features: NDArray[np.float32] | None = None
         form: tuple[int, ...] = ()
         if isinstance(problem, TabularMDP):
-            if problem.features is None:
-                raise ValueError(
-                    f"{spec.label} needs observations, and {problem!r} has no features: make it "
-                    "with some, as in cpsrl.environment('riverswim', features='thermometer')"
-                )
+            assert problem.features is not None  # by `check`
             self.features = problem.features.astype(np.float32)
             n_features = problem.features.shape[1]
-        elif isinstance(problem, FeatureSizes):
+        else:
             n_features = problem.n_features
             form = (n_features,)
-        else:
-            raise ValueError(
-                f"{spec.label} learns from observations: start it with a table that has features "
-                f"or with FeatureSizes(n_features, n_actions), not {problem!r}"
-            )
         self.spec = spec.resolve(problem, None)
         self.n_features, self.n_actions = n_features, problem.n_actions
         self.streams = streams
@@ -255,9 +257,8 @@ class EnsembleAgent:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
         self._vector("observation", observation)
         self._vector("next observation", next_observation)
-        check_index("action", action, self.n_actions)
-        if not np.isfinite(reward):
-            raise ValueError(f"reward must be a finite number, not {reward!r}")
+        action = checked_index("action", action, self.n_actions)
+        reward = checked_number("reward", reward, -MOST, MOST)
         draws = self._tick()
         replay, place = self.replay, (self.step - 1) % self.spec.capacity
         entry = (observation, action, reward, next_observation, draws.mask[0])
@@ -300,7 +301,6 @@ class EnsembleAgent:
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here."""
-        assert self.spec.rule is not None
         return {
             "ensemble": self._networks.ensemble_state(self.ensemble),
             "replay": {name: column[: self.held].copy() for name, column in self.replay.items()},
@@ -309,21 +309,21 @@ class EnsembleAgent:
             "member": self.member,
             "gamma": self.gamma,
             "draws": None if self._draws is None else self._draws._asdict(),
-            "rule": rule_state(self.spec.rule),
+            "spec": described(self.spec),
             "streams": self.streams.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        assert self.spec.rule is not None
-        if state["rule"] != rule_state(self.spec.rule):
-            raise ValueError(
-                f"the state is that of an agent with the rule {state['rule']}, not "
-                f"{rule_state(self.spec.rule)}"
-            )
-        held = min(state["step"] - 1, self.spec.capacity)
+        check_state(
+            state, self.spec, "ensemble", "replay", "step", "resamples", "member", "gamma", "draws"
+        )
+        step = checked_whole("the stored step", state["step"], 1)
+        resamples = checked_whole("the stored number of resamplings", state["resamples"])
+        member = checked_index("the stored member", state["member"], self.spec.members)
+        held = min(step - 1, self.spec.capacity)
         for name, column in self.replay.items():
-            stored = np.asarray(state["replay"][name])
+            stored = np.asarray(state["replay"].get(name))
             if stored.shape != column[:held].shape or stored.dtype != column.dtype:
                 raise ValueError(
                     f"the stored replay's {name} does not fit: {stored.dtype} {stored.shape}, not "
@@ -334,8 +334,8 @@ class EnsembleAgent:
         self.ensemble = ensemble
         for name, column in self.replay.items():
             column[:held] = state["replay"][name]
-        self.step, self.resamples = int(state["step"]), int(state["resamples"])
-        self.member, self.gamma = int(state["member"]), float(state["gamma"])
+        self.step, self.resamples = step, resamples
+        self.member, self.gamma = member, float(state["gamma"])
         self._draws = None if state["draws"] is None else StepDraws(**state["draws"])
 
     def _tick(self) -> StepDraws:
@@ -358,21 +358,8 @@ class EnsembleAgent:
 
     def _vector(self, what: str, observation: Any) -> NDArray[np.float32]:
         if self.features is not None:
-            check_index(what, observation, len(self.features))
-            return np.asarray(self.features[observation])
-        x = np.asarray(observation, np.float32)
-        if x.shape != (self.n_features,) or not np.isfinite(x).all():
-            raise ValueError(
-                f"{what} must be {self.n_features} finite numbers, not {observation!r}"
-            )
+            return np.asarray(self.features[checked_index(what, observation, len(self.features))])
+        x = FeatureSizes(self.n_features, self.n_actions).checked(what, observation)
+        if np.abs(x).max() > MOST:
+            raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {observation!r}")
         return x
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
-def _check_range(name: str, value: Any, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{name} must be a number in [{low}, {high}], not {value!r}")

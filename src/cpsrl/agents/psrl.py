@@ -15,18 +15,19 @@ calls the same compiled functions in the same order: the same trajectory, bit fo
 """
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS, fitting
+from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
+from cpsrl.checks import checked_index
 from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average, plan_discounted
 from cpsrl.posterior import Posterior, Prior
-from cpsrl.posterior.belief import Belief, check_index, sample_mean_rewards
+from cpsrl.posterior.belief import Belief, sample_mean_rewards
 from cpsrl.posterior.dirichlet import sample_dense
 from cpsrl.resampling import (
     IN_ADVANCE,
@@ -41,6 +42,7 @@ from cpsrl.resampling import (
     Objective,
     Rule,
     TSDEStops,
+    checked_rule,
     stops,
 )
 from cpsrl.seeding import Streams
@@ -116,8 +118,10 @@ class PSRLAgent:
     """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `posterior`."""
 
     def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
-        n_states, n_actions = problem.n_states, problem.n_actions
+        sizes = sizes_of(problem, spec.label)
+        n_states, n_actions = sizes.n_states, sizes.n_actions
         self.rule = spec.rule.resolve(n_states, n_actions, None)
+        self.spec = replace(spec, rule=self.rule)
         self.average = isinstance(spec.objective, Average)
         self.gamma = fixed_gamma(spec.objective)
         self.streams = streams
@@ -143,7 +147,7 @@ class PSRLAgent:
 
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        check_index("state", state, self.posterior.n_states)
+        state = checked_index("state", state, self.posterior.n_states)
         self.tick()
         if self.clock[DUE]:
             self.resample(self.planning_gamma(self._gamma))
@@ -151,10 +155,9 @@ class PSRLAgent:
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self.posterior.check(state, action, reward, next_state)
+        self.posterior.checked(state, action, reward, next_state)
         self.tick()
-        self.posterior.observe(state, action, reward, next_state)
-        self.clock[ROW] = state * self.posterior.n_actions + action
+        self.clock[ROW] = self.posterior.observe(state, action, reward, next_state)
         self.clock[STEP] += 1
         self.clock[DRAWN] = 0
 
@@ -162,19 +165,26 @@ class PSRLAgent:
         """Return the rule's arrays of the next n steps, empty if it looks at visit counts."""
         if self.rule.needs_counts:
             return np.zeros(0, np.bool_), np.zeros(0)
-        return self.rule.arrays(int(self.clock[STEP]), n, self.streams.rule)
+        resample, gamma = self.rule.arrays(int(self.clock[STEP]), n, self.streams.rule)
+        kinds = resample.dtype == np.bool_ and gamma.dtype == np.float64
+        if not kinds or not resample.shape == gamma.shape == (n,):
+            raise ValueError(
+                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats, not "
+                f"{resample.dtype} {resample.shape} and {gamma.dtype} {gamma.shape}"
+            )
+        return resample, gamma
 
     def tick(self) -> None:
         """Ask the rule, once a step, whether to resample."""
         if self.clock[DRAWN]:
             return
-        self.clock[DRAWN] = 1
         if self.rule.needs_counts:
             visits = self.posterior.arrays.visits
             due = stops_now(self.rule.code, self.clock, visits, self.before)
         else:
             resample, gamma = self.in_advance(1)
             due, self._gamma = resample[0], gamma[0]
+        self.clock[DRAWN] = 1
         self.clock[DUE] |= due
 
     def planning_gamma(self, gamma: float) -> float:
@@ -202,24 +212,20 @@ class PSRLAgent:
             "policy": self.policy.copy(),
             "clock": self.clock.copy(),
             "before": self.before.copy(),
-            "rule": rule_state(self.rule),
+            "spec": described(self.spec),
             "streams": self.streams.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        if state.get("rule") != rule_state(self.rule):
-            raise ValueError(
-                f"the state is that of an agent with the rule {state.get('rule')}, not "
-                f"{rule_state(self.rule)}"
-            )
+        check_state(state, self.spec, "belief")
         mine = {"policy": self.policy, "clock": self.clock, "before": self.before}
         arrays = fitting(state, mine)
         policy, clock = arrays["policy"], arrays["clock"]
-        sizes = self.posterior.n_actions, self.posterior.n_actions * self.posterior.n_states
-        if not ((policy >= 0) & (policy < sizes[0])).all() or not 0 <= clock[ROW] < sizes[1]:
+        n_actions, n_rows = self.posterior.n_actions, len(self.posterior.arrays.visits)
+        sound = (policy >= 0).all() and (policy < n_actions).all() and (clock >= 0).all()
+        if not sound or clock[ROW] >= n_rows or clock[STEP] < 1:
             raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
-        Streams().restore(state["streams"])  # raises before anything is changed
         self.posterior.restore(state["belief"])
         self.streams.restore(state["streams"])
         for name, array in arrays.items():
@@ -231,13 +237,6 @@ def fixed_gamma(objective: Objective) -> float:
     if isinstance(objective, Average):
         return 0.0
     return math.nan if objective.gamma is None else objective.gamma
-
-
-def rule_state(rule: Rule) -> dict[str, Any]:
-    """Return the rule as a tree of plain values; a function of t is only said to be one."""
-    values = {f.name: getattr(rule, f.name) for f in fields(rule)}  # type: ignore[arg-type]
-    plain = {k: "function" if callable(v) else v for k, v in values.items()}
-    return {"kind": type(rule).__name__, **plain}
 
 
 @AGENTS.add("psrl")
@@ -258,6 +257,11 @@ class PSRL:
     label: str = ""
 
     def __post_init__(self) -> None:
+        checked_rule(self.rule)
+        if not isinstance(self.objective, Discounted | Average):
+            raise ValueError(f"objective must be Discounted() or Average(), not {self.objective!r}")
+        if not isinstance(self.prior, Prior):
+            raise ValueError(f"prior must be a Prior(...), not {self.prior!r}")
         fixed = isinstance(self.objective, Average) or self.objective.gamma is not None
         if not fixed and not self.rule.has_gamma:
             raise ValueError(

@@ -1,13 +1,17 @@
 """What an agent is, the registry of agents, and what live agents check."""
 
+import hashlib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from cpsrl.mdp import Sizes, TabularMDP
 from cpsrl.registry import Registry
-from cpsrl.seeding import Streams
+from cpsrl.seeding import Streams, check_streams
 
 
 class Agent(Protocol):
@@ -20,10 +24,13 @@ class Agent(Protocol):
         """Learn from a transition and move time on."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that a new agent needs to go on from here: scalars and arrays in a tree."""
+        """Return all that a new agent needs to go on from here: scalars and arrays in a tree.
+
+        Under "spec" is what `described` says of the agent, under "streams" where its streams stand.
+        """
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called."""
+        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
 
 
 class AgentSpec(Protocol):
@@ -49,7 +56,63 @@ def start(spec: AgentSpec, problem: TabularMDP | Sizes, seed: int = 0, run: int 
         seed: the root seed.
         run: the number of the run.
     """
+    if isinstance(spec, type) or not hasattr(spec, "start"):
+        raise ValueError(f"spec must be an agent such as cpsrl.ContinuingPSRL(), not {spec!r}")
     return spec.start(problem, Streams(seed, run))
+
+
+def sizes_of(problem: Any, label: str) -> Sizes:
+    """Return the sizes of a problem with states, or raise."""
+    if not isinstance(problem, TabularMDP | Sizes):
+        raise ValueError(
+            f"{label} needs states: start it with a TabularMDP or Sizes(n_states, n_actions), not "
+            f"{problem!r}"
+        )
+    return Sizes(problem.n_states, problem.n_actions)
+
+
+def described(value: Any) -> Any:
+    """Return an agent's settings as a tree of plain values, without its label.
+
+    Arrays are represented by a hash; a function of t is only said to be one.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "label"}
+        return {"kind": type(value).__name__, **{k: described(v) for k, v in parts.items()}}
+    if scipy.sparse.issparse(value):
+        matrix = value.tocsr()
+        value = np.concatenate([matrix.shape, matrix.indptr, matrix.indices, matrix.data])
+    if isinstance(value, np.ndarray) or (isinstance(value, list | tuple) and np.ndim(value) > 1):
+        array = np.ascontiguousarray(value)
+        content = repr((array.dtype.str, array.shape)).encode() + array.tobytes()
+        return f"array {hashlib.sha256(content).hexdigest()[:16]}"
+    if isinstance(value, list | tuple):
+        return [described(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return "function" if callable(value) else type(value).__name__
+
+
+def check_state(state: dict[str, Any], spec: Any, *needed: str) -> None:
+    """Raise a ValueError unless `state` is one of an agent like `spec`, with what is `needed`."""
+    for place, theirs, ours in _differences("", state.get("spec"), described(spec)):
+        raise ValueError(
+            f"the state is that of another agent: its {place} is {theirs!r}, not {ours!r}"
+        )
+    if missing := {"streams", *needed} - state.keys():
+        raise ValueError(f"the stored state lacks {', '.join(sorted(missing))}")
+    check_streams(state["streams"])
+
+
+def _differences(place: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in [*ours, *(theirs.keys() - ours.keys())]:
+            inner = f"{place}.{key}" if place else key
+            yield from _differences(inner, theirs.get(key), ours.get(key))
+    elif theirs != ours:
+        yield place or "kind", theirs, ours
 
 
 def fitting(state: dict[str, Any], mine: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

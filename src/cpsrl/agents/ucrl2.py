@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS, fitting
-from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
-from cpsrl.posterior.belief import check_index, check_transition
+from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
+from cpsrl.checks import checked_number, checked_whole
+from cpsrl.mdp import GAUSSIAN, Floats, Ints, Sizes, TabularMDP
+from cpsrl.posterior.belief import checked_transition
 from cpsrl.seeding import Streams
 
 MOST_STATES = 2000
@@ -86,22 +87,22 @@ def optimistic_mean(row: Floats, radius: float, value: Floats, order: Ints) -> f
 class UCRL2Agent:
     """A live UCRL2 agent; `policy` `(S,)` is that of the current episode."""
 
-    def __init__(self, delta: float, problem: TabularMDP | Sizes, streams: Streams) -> None:
-        self.sizes = Sizes(problem.n_states, problem.n_actions)
-        shape = (problem.n_states, problem.n_actions)
-        self.delta = delta
+    def __init__(self, spec: "UCRL2", problem: TabularMDP | Sizes, streams: Streams) -> None:
+        self.sizes = sizes_of(problem, spec.label)
+        shape = (self.sizes.n_states, self.sizes.n_actions)
+        self.spec = spec
         self.streams = streams
         self.step = 1
         self.resamples = 0
-        self.counts = np.zeros((*shape, problem.n_states), np.int64)
+        self.counts = np.zeros((*shape, shape[0]), np.int64)
         self.reward_sums = np.zeros(shape)
         self.visits = np.zeros(shape, np.int64)
         self.before = np.zeros(shape, np.int64)
-        self.policy = np.zeros(problem.n_states, np.int64)
+        self.policy = np.zeros(shape[0], np.int64)
 
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        check_index("state", state, self.sizes.n_states)
+        state = self.sizes.checked("state", state)
         pair = (state, self.policy[state])
         visited = self.visits[pair] - self.before[pair]
         if self.resamples == 0 or visited >= max(1, self.before[pair]):
@@ -112,8 +113,8 @@ class UCRL2Agent:
         """Begin an episode."""
         n_states, n_actions = self.visits.shape
         seen = np.maximum(1, self.visits)
-        wide = np.log(2 * n_states * n_actions * self.step / self.delta)
-        narrow = np.log(2 * n_actions * self.step / self.delta)
+        wide = np.log(2 * n_states * n_actions * self.step / self.spec.delta)
+        narrow = np.log(2 * n_actions * self.step / self.spec.delta)
         self.policy = extended_value_iteration(
             self.counts / seen[:, :, None],
             self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen)),
@@ -125,7 +126,9 @@ class UCRL2Agent:
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        check_transition(self.sizes, state, action, reward, next_state)
+        state, action, reward, next_state = checked_transition(
+            self.sizes, state, action, reward, next_state
+        )
         if not 0 <= reward <= 1:
             raise ValueError(f"UCRL2 is for rewards in [0, 1]; got {reward}")
         self.counts[state, action, next_state] += 1
@@ -139,14 +142,23 @@ class UCRL2Agent:
         return arrays | {
             "step": self.step,
             "resamples": self.resamples,
+            "spec": described(self.spec),
             "streams": self.streams.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
+        check_state(state, self.spec, "step", "resamples")
         arrays = fitting(state, {name: getattr(self, name) for name in self._arrays})
+        policy, sums = arrays["policy"], arrays["reward_sums"]
+        counts = [arrays[name] for name in ("counts", "visits", "before")]
+        sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
+        if not sound or not np.isfinite(sums).all() or any((n < 0).any() for n in counts):
+            raise ValueError("the stored counts or policy are damaged")
+        step = checked_whole("the stored step", state["step"], 1)
+        resamples = checked_whole("the stored number of resamplings", state["resamples"])
         self.streams.restore(state["streams"])
-        self.step, self.resamples = int(state["step"]), int(state["resamples"])
+        self.step, self.resamples = step, resamples
         for name, array in arrays.items():
             setattr(self, name, array)
 
@@ -167,14 +179,25 @@ class UCRL2:
     label: str = "UCRL2"
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
+        if not 0 < checked_number("delta", self.delta, 0, 1) < 1:
             raise ValueError(f"delta must be in (0, 1), not {self.delta!r}")
+
+    def check(self, problem: TabularMDP | Sizes) -> None:
+        """Raise a ValueError if the agent is not for such a problem."""
+        sizes = sizes_of(problem, self.label)
+        if sizes.n_states > MOST_STATES:
+            raise ValueError(
+                f"UCRL2 keeps a count for every cell: {sizes.n_states} states are more than "
+                f"{MOST_STATES}"
+            )
+        if isinstance(problem, TabularMDP):
+            rewards, (noise, _) = problem.rewards, problem.noise_code
+            if noise == GAUSSIAN or rewards.min() < 0 or rewards.max() > 1:
+                raise ValueError(
+                    f"UCRL2 is for rewards in [0, 1], and those of {problem!r} are not"
+                )
 
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> UCRL2Agent:
         """Return a live agent."""
-        if problem.n_states > MOST_STATES:
-            raise ValueError(
-                f"UCRL2 keeps a count for every cell: {problem.n_states} states are more than "
-                f"{MOST_STATES}"
-            )
-        return UCRL2Agent(self.delta, problem, streams)
+        self.check(problem)
+        return UCRL2Agent(self, problem, streams)

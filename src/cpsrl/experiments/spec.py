@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl.agents import AGENTS
+from cpsrl.checks import checked_whole
 from cpsrl.environments import environment
 from cpsrl.mdp import Sizes, TabularMDP
 from cpsrl.posterior import KnownRewards, NormalGamma, Prior
@@ -215,12 +216,12 @@ def _check(experiment: Experiment) -> None:
         )
     if not isinstance(experiment.description, str):
         raise ValueError(f"description must be text, not {experiment.description!r}")
-    _check_whole("steps", experiment.steps, 1)
-    _check_whole("seed", experiment.seed, 0)
+    checked_whole("steps", experiment.steps, 1)
+    checked_whole("seed", experiment.seed, 0)
     if isinstance(experiment.seeds, int):
-        _check_whole("seeds", experiment.seeds, 1)
+        checked_whole("seeds", experiment.seeds, 1)
     for run in experiment.runs:
-        _check_whole("seeds", run, 0)
+        checked_whole("seeds", run, 0)
     if len(set(experiment.runs)) != len(experiment.runs) or not experiment.runs:
         raise ValueError("seeds must be a number of runs or a list of different run numbers")
     experiment.recorded(experiment.steps)
@@ -256,11 +257,6 @@ def _check_entry(entry: Entry, kind: str) -> None:
 def _check_text(what: str, value: Any) -> None:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError(f"{what} must be a line of text, not {value!r}")
-
-
-def _check_whole(what: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
 
 
 def _check_value(what: str, value: Any) -> None:

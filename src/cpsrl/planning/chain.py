@@ -21,6 +21,7 @@ import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
+from cpsrl.checks import checked_gamma
 from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.planning import elimination
 
@@ -241,13 +242,6 @@ def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats
     value = np.array(rewards)
     elimination.evaluate_leaving(gamma * matrix, np.full(mdp.n_states, 1 - gamma), value)
     return value
-
-
-def checked_gamma(gamma: float) -> float:
-    """Return `gamma` as a float in [0, 1)."""
-    if not isinstance(gamma, int | float | np.floating) or not 0 <= gamma < 1:
-        raise ValueError(f"gamma must be a number in [0, 1), not {gamma!r}")
-    return float(gamma)
 
 
 def span(values: ArrayLike) -> float:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cpsrl.checks import checked_gamma
 from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
 from cpsrl.planning import kernels, sweeps
-from cpsrl.planning.chain import checked_gamma, checked_policy, discounted_value
+from cpsrl.planning.chain import checked_policy, discounted_value
 
 SWEEPS, MORE_SWEEPS = 120, 5000
 """Bellman steps (each with up to 128 policy steps) before policy iteration takes over, and the

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cpsrl.checks import checked_gamma
 from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.planning.average import AverageSolution, solve_average
-from cpsrl.planning.chain import checked_gamma
 from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
 
 TIE = 1e-11

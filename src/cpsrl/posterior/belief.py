@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
+from cpsrl.checks import checked_index, checked_number
+from cpsrl.mdp import FeatureSizes, Floats, Ints, Sizes, TabularMDP
 from cpsrl.posterior.dirichlet import mean_dense, sample_dense
 from cpsrl.posterior.gamma import SmallGamma, small_gamma
 from cpsrl.posterior.normal_gamma import mean_rewards, observe_reward, sample_rewards
@@ -133,19 +134,19 @@ class Posterior:
         """Whether the belief keeps a parameter for every cell."""
         return self.arrays.dense
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Enter one transition; raise, and change nothing, if it cannot be."""
-        self.check(state, action, reward, next_state)
+    def observe(self, state: int, action: int, reward: float, next_state: int) -> int:
+        """Enter one transition and return its row; raise, and change nothing, if it cannot be."""
+        row, reward, next_state = self.checked(state, action, reward, next_state)
         self.reserve(1)
-        row, reached, b = int(state) * self.n_actions + int(action), int(next_state), self.arrays
+        b = self.arrays
         learn, mean, m2 = b.learn_rewards, b.reward_mean, b.reward_m2
         if self.is_dense:
-            observe_dense(row, float(reward), reached, b.alpha, b.visits, learn, mean, m2)
+            observe_dense(row, reward, next_state, b.alpha, b.visits, learn, mean, m2)
         else:
             observe_sparse(
                 row,
-                float(reward),
-                reached,
+                reward,
+                next_state,
                 b.first,
                 b.following,
                 b.successor,
@@ -156,9 +157,11 @@ class Posterior:
                 mean,
                 m2,
             )
+        return row
 
-    def sample(self, rng: np.random.Generator) -> TabularMDP:
-        """Draw an MDP."""
+    def sample(self, rng: np.random.Generator | int) -> TabularMDP:
+        """Draw an MDP with a generator, or with one made from a seed."""
+        rng = np.random.default_rng(rng)
         rows = self.n_states * self.n_actions
         rewards = np.empty(rows)
         if self.is_dense:
@@ -204,14 +207,20 @@ class Posterior:
             transitions = self._sparse_mean()
         return self._model(transitions, rewards)
 
-    def check(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Raise a ValueError unless the transition can be entered."""
-        check_transition(Sizes(self.n_states, self.n_actions), state, action, reward, next_state)
-        if not self._is_possible(state * self.n_actions + action, next_state):
+    def checked(
+        self, state: int, action: int, reward: float, next_state: int
+    ) -> tuple[int, float, int]:
+        """Return the row, reward and next state of a transition that can be entered, or raise."""
+        state, action, reward, next_state = checked_transition(
+            Sizes(self.n_states, self.n_actions), state, action, reward, next_state
+        )
+        row = state * self.n_actions + action
+        if not self._is_possible(row, next_state):
             raise ValueError(
                 f"the prior says that state {state} under action {action} cannot lead to state "
                 f"{next_state}"
             )
+        return row, reward, next_state
 
     def reserve(self, steps: int) -> None:
         """Make room for the successors that `steps` further steps can reveal."""
@@ -286,19 +295,16 @@ class Posterior:
         return TabularMDP(transitions, rewards.reshape(self.n_states, self.n_actions))
 
 
-def check_index(what: str, value: Any, n: int) -> None:
-    """Raise a ValueError unless `value` is a whole number in 0..n - 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < n:
-        raise ValueError(f"{what} must be a whole number in 0..{n - 1}, not {value!r}")
-
-
-def check_transition(sizes: Sizes, state: int, action: int, reward: float, next_state: int) -> None:
-    """Raise a ValueError unless the transition is one of a problem of these sizes."""
-    check_index("state", state, sizes.n_states)
-    check_index("action", action, sizes.n_actions)
-    check_index("next_state", next_state, sizes.n_states)
-    if not isinstance(reward, int | float | np.number) or not np.isfinite(reward):
-        raise ValueError(f"reward must be a finite number, not {reward!r}")
+def checked_transition(
+    sizes: Sizes | FeatureSizes, state: Any, action: Any, reward: Any, next_state: Any
+) -> tuple[Any, int, float, Any]:
+    """Return a transition of a problem of these sizes, as plain numbers or vectors, or raise."""
+    return (
+        sizes.checked("state", state),
+        checked_index("action", action, sizes.n_actions),
+        checked_number("reward", reward),
+        sizes.checked("next_state", next_state),
+    )
 
 
 def _sound(belief: Belief, stored: dict[str, Any], n_states: int) -> bool:

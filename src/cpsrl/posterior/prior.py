@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
+from cpsrl.checks import LARGEST, checked_number, checked_positive
 from cpsrl.mdp import Floats
 
 
@@ -27,12 +28,9 @@ class NormalGamma:
     n_tau: float = 1.0
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.mu0):
-            raise ValueError(f"mu0 must be a finite number, not {self.mu0!r}")
+        checked_number("mu0", self.mu0)
         for name in ("n_mu", "tau0", "n_tau"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a positive number, not {value!r}")
+            checked_positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,8 @@ class Prior:
             )
         if self.transitions is not None:
             values = np.asarray(self.transitions, dtype=np.float64)
-            if values.ndim == 0 and not (np.isfinite(values) and values > 0):
-                raise ValueError(f"transitions must be a positive number, not {values}")
+            if values.ndim == 0:
+                checked_positive("transitions", values.item())
             if values.ndim and self.support is not None:
                 raise ValueError(
                     "give an array of transitions or a support, not both: the array's zeros are "
@@ -90,11 +88,13 @@ class Prior:
             values = np.array(self.transitions, dtype=np.float64)
             if values.shape != shape:
                 raise ValueError(f"transitions must be (S, A, S) = {shape}, not {values.shape}")
-            wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+            fits = (values >= 1 / LARGEST) & (values <= LARGEST)
+            wrong = np.argwhere(~(fits | (values == 0)))
             if wrong.size:
                 place = tuple(int(i) for i in wrong[0])
                 raise ValueError(
-                    f"transitions{list(place)} is {values[place]}; it must be at least 0"
+                    f"transitions{list(place)} is {values[place]}; it must be 0 or a positive "
+                    f"number ({1 / LARGEST:g} to {LARGEST:g})"
                 )
             _check_rows(values.any(axis=2), "transitions are all 0", n_actions)
             return values.reshape(n_states * n_actions, n_states)
@@ -121,6 +121,12 @@ class Prior:
             matrix = scipy.sparse.csr_array(mask.reshape(rows, n_states) != 0)
         if matrix.shape != (rows, n_states):
             raise ValueError(f"support must be (S*A, S) = {(rows, n_states)}, not {matrix.shape}")
+        wrong = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= n_states))
+        if wrong.size:  # which SciPy lets pass
+            raise ValueError(
+                f"support has a successor {matrix.indices[wrong[0]]}, which is not in "
+                f"0..{n_states - 1}"
+            )
         matrix.sum_duplicates()
         matrix.data = np.ones(matrix.nnz)
         _check_rows(np.diff(matrix.indptr) > 0, "there is no possible successor", n_actions)

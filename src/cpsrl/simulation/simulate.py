@@ -13,7 +13,8 @@ import numpy as np
 from cpsrl._compile import announce_compilation
 from cpsrl.agents.baselines import FixedAgent
 from cpsrl.agents.ensemble import EnsembleAgent
-from cpsrl.agents.psrl import PSRLAgent
+from cpsrl.agents.psrl import STEP, PSRLAgent
+from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import Floats, Ints, Simulator, TabularMDP
 from cpsrl.planning import discounted_value, solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average
@@ -23,9 +24,10 @@ from cpsrl.simulation.live import Advance, Live
 from cpsrl.simulation.recording import Loss, Recorder
 from cpsrl.simulation.runs import Runs, record_steps
 
-FORMAT = 1
-STATE_KEYS = {"format", "step", "environment_state", "reward_sum", "discounted_regret", "gain"}
-STATE_KEYS |= {"streams", "rule", "agent"}
+FORMAT = 2
+STATE_KEYS = {"format", "seed", "run", "step", "environment_state", "reward_sum", "gain"}
+STATE_KEYS |= {"discounted_regret", "spec", "streams", "agent"}
+MOST_RUN = np.iinfo(np.int64).max
 POLL_SECONDS = 0.1
 
 COMPILED: dict[type, Advance] = {
@@ -74,18 +76,12 @@ def simulate(
         The runs, a row each.
     """
     announce_compilation(plan_average)
-    steps = _whole("steps", steps, 1)
+    _check_parts(agent, mdp)
+    steps = checked_whole("steps", steps, 1)
     numbers = _run_numbers(seeds)
-    if start is not None and len(start) != len(numbers):
-        raise ValueError(f"start has {len(start)} states for {len(numbers)} seeds")
-    for state in start or ():
-        if missing := STATE_KEYS - state.keys():
-            raise ValueError(f"the state of a run lacks {', '.join(sorted(missing))}")
-    began = {int(state["step"]) for state in start} if start is not None else {0}
-    if len(began) > 1:
-        raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
-    first = began.pop() + 1
-    marks = record_steps(record, steps, first)
+    if start is not None:
+        _check_states(start, numbers, seed, mdp)
+    marks = record_steps(record, steps, 1 if start is None else start[0]["step"] + 1)
     spec = _resolved(agent, mdp, steps, start)
     lives = [
         _begin(spec, mdp, seed, run, None if start is None else start[i])
@@ -124,7 +120,7 @@ def simulate(
         environment=(mdp.name,) * len(lives),
         gain=gain,
         seed=seed,
-        state=_states(lives),
+        state=_states(lives, numbers, seed),
         resample_times=tuple(r.resample_times for r in recorders) if resample_times else None,
         trajectory=tuple(
             r.trajectory(live.simulator.state) for r, live in zip(recorders, lives, strict=True)
@@ -158,7 +154,7 @@ def _all(
         loop(live, recorder, steps, count, stop)
         live.discounted_regret = recorder.lost if recorder.loss else None
 
-    workers = _whole("threads", threads, 1) if threads is not None else cores()
+    workers = checked_whole("threads", threads, 1) if threads is not None else cores()
     pool = ThreadPoolExecutor(min(workers, len(lives)), thread_name_prefix="cpsrl")
     reported = 0
     try:
@@ -183,35 +179,92 @@ def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any
     agent = spec.start(mdp, streams) if hasattr(spec, "start") else copy.deepcopy(spec)
     if state is None:
         return Live(agent, simulator, float(_gains(mdp)[simulator.state]))
-    if state["format"] != FORMAT:
-        raise ValueError(f"the state has format {state['format']!r}, not {FORMAT}")
-    if not 0 <= state["environment_state"] < mdp.n_states:
-        raise ValueError(
-            f"the run to go on with is in state {state['environment_state']}, and {mdp!r} has none"
-        )
-    agent.restore({**state["agent"], "rule": state["rule"], "streams": state["streams"]})
+    if not hasattr(agent, "restore"):
+        raise ValueError(f"{_label(spec)} has no restore(state), so its runs cannot be carried on")
+    owned = {"spec": state["spec"], "streams": state["streams"]} if state["spec"] else {}
+    agent.restore({**state["agent"], **owned})
+    if isinstance(agent, PSRLAgent) and agent.clock[STEP] != state["step"] + 1:
+        raise ValueError("the stored clock is damaged: it does not agree with the step of the run")
     streams.restore(state["streams"])
-    simulator.state = int(state["environment_state"])
+    simulator.state = state["environment_state"]
     return Live(
         agent,
         simulator,
-        float(state["gain"]),
-        int(state["step"]),
-        float(state["reward_sum"]),
+        state["gain"],
+        state["step"],
+        state["reward_sum"],
         state["discounted_regret"],
     )
 
 
-def _states(lives: list[Live]) -> tuple[dict[str, Any], ...] | None:
-    if not hasattr(lives[0].agent, "state"):
-        return None
+def _check_parts(agent: Any, mdp: Any) -> None:
+    """Raise a ValueError unless these are an agent that can be started or copied, and an MDP."""
+    if not isinstance(mdp, TabularMDP):
+        raise ValueError(
+            f"mdp must be a TabularMDP, such as cpsrl.environment('riverswim'), not {mdp!r}"
+        )
+    able = hasattr(agent, "start") or (hasattr(agent, "act") and hasattr(agent, "observe"))
+    if isinstance(agent, type) or not able:
+        raise ValueError(
+            "an agent is one of the package's, such as cpsrl.TSDE(), or any object with "
+            f"act(state) and observe(state, action, reward, next_state), not {agent!r}"
+        )
+    if isinstance(getattr(agent, "streams", None), Streams):
+        raise ValueError(
+            f"{type(agent).__name__} is live and belongs to one run: give simulate the agent that "
+            "was started, such as cpsrl.ContinuingPSRL(), and it starts one for every run"
+        )
+
+
+def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) -> None:
+    """Raise a ValueError unless `start` holds states of these runs in this MDP."""
+    if not isinstance(start, list | tuple) or not all(isinstance(state, dict) for state in start):
+        raise ValueError("start must be the `state` of earlier runs, one for every seed")
+    if len(start) != len(numbers):
+        raise ValueError(f"start has {len(start)} states for {len(numbers)} seeds")
+    for state, run in zip(start, numbers, strict=True):
+        if missing := STATE_KEYS - state.keys():
+            raise ValueError(f"the state of a run lacks {', '.join(sorted(missing))}")
+        if state["format"] != FORMAT:
+            raise ValueError(f"the state has format {state['format']!r}, not {FORMAT}")
+        if (state["seed"], state["run"]) != (seed, run):
+            raise ValueError(
+                f"the state is that of run {state['run']} of seed {state['seed']}, not of run "
+                f"{run} of seed {seed}"
+            )
+        checked_whole("the step of the state", state["step"], 1)
+        checked_index("the environment's state", state["environment_state"], mdp.n_states)
+        gain = checked_number("the gain of the state", state["gain"])
+        checked_number("the reward sum of the state", state["reward_sum"])
+        if state["discounted_regret"] is not None:
+            checked_number("the discounted regret of the state", state["discounted_regret"])
+        if not isinstance(state["spec"], dict) or not isinstance(state["agent"], dict):
+            raise ValueError("the state of a run is damaged: spec and agent must be dictionaries")
+        gains = _gains(mdp)
+        if not np.isclose(gains, gain, rtol=1e-9, atol=1e-12 * np.abs(mdp.rewards).max()).any():
+            raise ValueError(
+                f"the state is that of a run in another environment: its optimal gain is {gain:g}, "
+                f"and that of {mdp!r} is {gains[0]:g}"
+            )
+    if len(began := {state["step"] for state in start}) > 1:
+        raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
+
+
+def _states(lives: list[Live], numbers: list[int], seed: int) -> tuple[dict[str, Any], ...] | None:
+    """Return what each run needs to go on; None where the agents do not say."""
     states = []
-    for live in lives:
-        agent = live.agent.state()
-        agent.pop("streams", None)
+    for live, run in zip(lives, numbers, strict=True):
+        state = getattr(live.agent, "state", None)
+        agent = state() if callable(state) and hasattr(live.agent, "restore") else None
+        if not isinstance(agent, dict):
+            return None
+        if isinstance(getattr(live.agent, "streams", None), Streams):
+            del agent["streams"]  # they are the simulator's
         states.append(
             {
                 "format": FORMAT,
+                "seed": seed,
+                "run": run,
                 "step": live.step,
                 "environment_state": int(live.simulator.state),
                 "reward_sum": float(live.reward_sum),
@@ -219,7 +272,7 @@ def _states(lives: list[Live]) -> tuple[dict[str, Any], ...] | None:
                 "gain": live.gain,
                 "resamples": readable.resamples_of(live.agent),
                 "streams": live.simulator.streams.state(),
-                "rule": agent.pop("rule", {}),
+                "spec": agent.pop("spec", {}),
                 "agent": agent,
             }
         )
@@ -231,15 +284,10 @@ def _resolved(agent: Any, mdp: TabularMDP, steps: int, start: Any) -> Any:
 
     Runs that go on keep the horizon they were tuned to.
     """
-    if not hasattr(agent, "start") and not (hasattr(agent, "act") and hasattr(agent, "observe")):
-        raise ValueError(
-            f"an agent has act(state) and observe(state, action, reward, next_state); {agent!r} "
-            "has not"
-        )
     if not hasattr(agent, "resolve"):
         return agent
     if start is not None:
-        steps = start[0]["rule"].get("horizon") or steps
+        steps = start[0]["spec"].get("rule", {}).get("horizon") or steps
     return agent.resolve(mdp, steps)
 
 
@@ -271,17 +319,13 @@ def _loss(live: Live, mdp: TabularMDP) -> Loss:
 
 def _run_numbers(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
-        return list(range(_whole("seeds", seeds, 1)))
-    numbers = [_whole("seeds", run, 0) for run in np.atleast_1d(np.asarray(seeds)).tolist()]
+        return list(range(checked_whole("seeds", seeds, 1)))
+    numbers = [checked_whole("seeds", run) for run in np.ravel(np.asarray(seeds))]
+    if numbers and max(numbers) > MOST_RUN:
+        raise ValueError(f"seeds must be at most {MOST_RUN}, not {max(numbers)}")
     if not numbers or len(set(numbers)) < len(numbers):
         raise ValueError("seeds must be a number of runs or a list of different run numbers")
     return numbers
-
-
-def _whole(what: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
-    return int(value)
 
 
 def cores() -> int:

@@ -60,9 +60,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cpsrl.checks import checked_gamma, checked_whole
 from cpsrl.mdp import Floats
 from cpsrl.registry import unknown
-from cpsrl.resampling import Bernoulli, check_gamma
+from cpsrl.resampling import Bernoulli
 
 VERSIONS = ("paper", "corrected", "sharp")
 
@@ -114,7 +115,7 @@ def theorem_4_2(
         version: "paper", "corrected" or "sharp".
     """
     S, A, T = _sizes(n_states, n_actions, steps)
-    gamma = check_gamma(gamma)
+    gamma = checked_gamma(gamma)
     if version not in VERSIONS:
         raise unknown("version", version, VERSIONS)
     tau, span = _lengths(tau, span, version)
@@ -206,7 +207,7 @@ def horizon_gamma(n_states: int, n_actions: int, steps: int) -> float:
 
 def expected_pseudo_episodes(steps: int, gamma: float) -> float:
     """Return E[K] = 1 + (T - 1)(1 - gamma), exactly: one at t = 1, and a coin at every other t."""
-    return 1 + (_whole("steps", steps) - 1) * (1 - check_gamma(gamma))
+    return 1 + (checked_whole("steps", steps, 1) - 1) * (1 - checked_gamma(gamma))
 
 
 def high_probability_length(steps: int, gamma: float) -> int:
@@ -215,8 +216,8 @@ def high_probability_length(steps: int, gamma: float) -> int:
     With T for the paper's K, which is not known in advance. The probability that a pseudo-episode
     is longer is gamma^m <= exp(-(1 - gamma) m) <= (1 - gamma) / (2 T).
     """
-    horizon = 1 / (1 - check_gamma(gamma))
-    return math.ceil(horizon * math.log(2 * _whole("steps", steps) * horizon))
+    horizon = 1 / (1 - checked_gamma(gamma))
+    return math.ceil(horizon * math.log(2 * checked_whole("steps", steps, 1) * horizon))
 
 
 def confidence_width(
@@ -232,7 +233,7 @@ def confidence_width(
         steps: T.
     """
     S, A, T = _sizes(n_states, n_actions, steps)
-    log = math.log(2 * S * A * T * _whole("step", step))
+    log = math.log(2 * S * A * T * checked_whole("step", step, 1))
     return np.sqrt(14 * S * log / np.maximum(np.asarray(visits, np.float64), 1.0))
 
 
@@ -255,14 +256,12 @@ def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps
     return np.where(visits > 0, deviation / width, 0.0)
 
 
-def _whole(what: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{what} must be a whole number of at least 1, not {value!r}")
-    return int(value)
-
-
 def _sizes(n_states: int, n_actions: int, steps: int) -> tuple[int, int, int]:
-    return _whole("n_states", n_states), _whole("n_actions", n_actions), _whole("steps", steps)
+    return (
+        checked_whole("n_states", n_states, 1),
+        checked_whole("n_actions", n_actions, 1),
+        checked_whole("steps", steps, 1),
+    )
 
 
 def _lengths(tau: float | None, span: float | None, version: str) -> tuple[float, float]:

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cpsrl.checks import checked_gamma
 from cpsrl.mdp import Floats, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.average import expected_change
-from cpsrl.resampling import check_gamma
 from cpsrl.simulation import Runs
 
 
@@ -58,7 +58,7 @@ def decompose(runs: Runs, mdp: TabularMDP, gamma: float) -> Decomposition:
         mdp: the environment, weakly communicating.
         gamma: the discount factor.
     """
-    gamma = check_gamma(gamma)
+    gamma = checked_gamma(gamma)
     if runs.trajectory is None or runs.resample_times is None or runs.discounted_regret is None:
         raise ValueError(
             "decompose needs runs of simulate(..., trajectory=True, resample_times=True, "

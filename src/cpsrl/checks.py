@@ -1,0 +1,67 @@
+"""Checks of what is given: each returns the value in the wanted type, or says what is right."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+LARGEST = 1e100
+"""Where numbers are squared or divided by, they and their inverses may not be larger than this."""
+
+
+def checked_whole(what: str, value: Any, least: int = 0) -> int:
+    """Return `value` as an int of at least `least`, or raise."""
+    if not _is_whole(value) or value < least:
+        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
+    return int(value)
+
+
+def checked_index(what: str, value: Any, n: int) -> int:
+    """Return `value` as an int in 0..n - 1, or raise."""
+    if not _is_whole(value) or not 0 <= value < n:
+        raise ValueError(f"{what} must be a whole number in 0..{n - 1}, not {value!r}")
+    return int(value)
+
+
+def checked_number(what: str, value: Any, low: float = -LARGEST, high: float = LARGEST) -> float:
+    """Return `value` as a float in [low, high], or raise."""
+    number = _number(value)
+    if not low <= number <= high:
+        wanted = f"a finite number (at most {LARGEST:g})"
+        if (low, high) != (-LARGEST, LARGEST):
+            wanted = f"a number in [{low:g}, {high:g}]"
+        raise ValueError(f"{what} must be {wanted}, not {value!r}")
+    return number
+
+
+def checked_positive(what: str, value: Any) -> float:
+    """Return `value` as a positive float that, like its inverse, is at most LARGEST, or raise."""
+    number = _number(value)
+    if not 1 / LARGEST <= number <= LARGEST:
+        raise ValueError(
+            f"{what} must be a positive number ({1 / LARGEST:g} to {LARGEST:g}), not {value!r}"
+        )
+    return number
+
+
+def checked_gamma(gamma: Any, step: int | None = None) -> float:
+    """Return `gamma` as a float in [0, 1), or raise."""
+    number = _number(gamma)
+    if not 0.0 <= number < 1.0:
+        where = "" if step is None else f" of step {step}"
+        raise ValueError(f"gamma{where} must be a number in [0, 1), not {gamma!r}")
+    return number
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float:
+    """Return `value` as a float, NaN for what is not a number or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

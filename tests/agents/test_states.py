@@ -1,0 +1,171 @@
+"""The state of an agent: whose it is, and that a bad one is refused and changes nothing."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import cpsrl
+from contracts.test_agents import equal
+from cpsrl.agents.registry import described
+
+RIVER = cpsrl.environment("riverswim")
+AGENTS = [
+    cpsrl.RandomAgent(),
+    cpsrl.OptimalAgent(),
+    cpsrl.ContinuingPSRL(0.9),
+    cpsrl.UCRL2(),
+    cpsrl.DifferentialQLearning(),
+]
+
+
+def lived(spec, steps=20):
+    agent, world = cpsrl.start(spec, RIVER), RIVER.start()
+    for _ in range(steps):
+        state = world.state
+        action = agent.act(state)
+        agent.observe(state, action, *world.step(action))
+    return agent
+
+
+@pytest.mark.parametrize("spec", AGENTS, ids=lambda spec: spec.label)
+def test_a_state_that_lacks_something_is_refused_and_changes_nothing(spec):
+    whole = lived(spec).state()
+    agent = lived(spec, 5)
+    before = agent.state()
+    for name in whole:
+        damaged = {key: value for key, value in whole.items() if key != name}
+        with pytest.raises(ValueError, match=r"lacks|does not fit|another agent"):
+            agent.restore(damaged)
+        assert equal(agent.state(), before)
+    streams = {**whole["streams"], "action": {"bit_generator": "PCG64", "state": 3}}
+    with pytest.raises(ValueError, match="stream 'action' is damaged"):
+        agent.restore({**whole, "streams": streams})
+    assert equal(agent.state(), before)
+    agent.restore(whole)
+    assert equal(agent.state(), whole)
+
+
+@pytest.mark.parametrize(
+    ("spec", "other", "message"),
+    [
+        (AGENTS[0], AGENTS[1], "its kind is 'OptimalAgent', not 'RandomAgent'"),
+        (cpsrl.UCRL2(0.05), cpsrl.UCRL2(0.9), "its delta is 0.9, not 0.05"),
+        (
+            cpsrl.PSRL(cpsrl.Bernoulli(0.9), cpsrl.Discounted()),
+            cpsrl.PSRL(cpsrl.Bernoulli(0.9), cpsrl.Average()),
+            "its objective.kind is 'Average', not 'Discounted'",
+        ),
+        (
+            cpsrl.TSDE(),
+            cpsrl.TSDE(cpsrl.Prior(rewards=cpsrl.NormalGamma(mu0=0.5))),
+            "its prior.rewards.mu0 is 0.5, not 1.0",
+        ),
+        (
+            cpsrl.TSDE(cpsrl.Prior(np.ones((6, 2, 6)))),
+            cpsrl.TSDE(cpsrl.Prior(np.full((6, 2, 6), 2.0))),
+            "its prior.transitions is 'array",
+        ),
+    ],
+)
+def test_a_state_of_another_agent_is_refused(spec, other, message):
+    with pytest.raises(ValueError, match=message):
+        lived(spec).restore(lived(other).state())
+
+
+def test_a_label_is_not_part_of_what_an_agent_is():
+    assert described(cpsrl.TSDE(label="mine")) == described(cpsrl.TSDE())
+
+
+def test_equal_arrays_are_described_alike_however_they_are_given():
+    array = np.random.default_rng(0).random((3, 2, 3))
+    priors = cpsrl.Prior(array), cpsrl.Prior(array.copy()), cpsrl.Prior(array.tolist())
+    assert len({described(prior)["transitions"] for prior in priors}) == 1
+    mask = scipy.sparse.csr_array(np.ones((6, 3)))
+    assert described(cpsrl.Prior(support=mask))["support"].startswith("array ")
+
+
+def test_a_schedule_that_fails_leaves_the_step_undecided():
+    gammas = iter([1.5, 0.5, 0.5])
+    agent = cpsrl.start(cpsrl.ContinuingPSRL(schedule=lambda t: next(gammas)), RIVER)
+    with pytest.raises(ValueError, match="gamma of step 1"):
+        agent.act(0)
+    assert agent.resamples == 0
+    agent.act(0)
+    assert agent.resamples == 1
+
+
+def test_a_rule_that_gives_too_little_is_refused():
+    class Short(cpsrl.Never):
+        def arrays(self, first, n, rng):
+            resample, gamma = super().arrays(first, n, rng)
+            return resample[:-1], gamma[:-1]
+
+    agent = cpsrl.PSRL(Short(), cpsrl.Average())
+    with pytest.raises(ValueError, match="must give 100 booleans and 100 floats"):
+        cpsrl.simulate(agent, RIVER, 100, 1)
+
+
+def test_small_integers_are_taken_for_what_they_are():
+    stay = np.zeros((86, 3, 86))
+    stay[np.arange(86), :, np.arange(86)] = 1
+    mdp = cpsrl.TabularMDP(stay, np.zeros((86, 3)))
+    world = mdp.start()
+    world.state = 85
+    assert world.step(np.uint8(1)) == (0.0, 85)
+    agent = cpsrl.start(cpsrl.TSDE(), mdp)
+    agent.act(np.uint8(85))
+    agent.observe(np.uint8(85), np.uint8(1), np.float32(0.5), np.uint8(85))
+    assert agent.posterior.arrays.visits[85 * 3 + 1] == 1
+
+
+@pytest.mark.parametrize(
+    "spec", [cpsrl.TSDE(), cpsrl.UCRL2(), cpsrl.DifferentialQLearning(), cpsrl.OptimalAgent()]
+)
+def test_agents_of_tables_say_that_they_need_states(spec):
+    with pytest.raises(ValueError, match=r"needs states|needs to know the MDP"):
+        cpsrl.start(spec, cpsrl.FeatureSizes(3, 2))
+
+
+def test_the_random_agent_needs_none():
+    agent = cpsrl.start(cpsrl.RandomAgent(), cpsrl.FeatureSizes(3, 2))
+    actions = []
+    for _ in range(100):
+        actions.append(agent.act([0.0, 1.0, 2.0]))
+        agent.observe([0.0, 1.0, 2.0], actions[-1], 1.0, [1.0, 1.0, 1.0])
+    assert set(actions) == {0, 1}
+    with pytest.raises(ValueError, match="state must be 3 finite numbers"):
+        agent.act([0.0, np.nan, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: cpsrl.PSRL(rule="bernoulli"), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(rule=cpsrl.Bernoulli), "rule must be one such as"),
+        (lambda: cpsrl.BootstrappedDQN(rule=cpsrl.Never), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(objective=cpsrl.Average), "objective must be"),
+        (lambda: cpsrl.PSRL(prior=0.5), "prior must be a Prior"),
+        (lambda: cpsrl.start("tsde", RIVER), "spec must be an agent"),
+        (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
+        (lambda: cpsrl.Prior(transitions=1e-310), "transitions must be a positive number"),
+        (lambda: cpsrl.NormalGamma(tau0=1e-310), "tau0 must be a positive number"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_ucrl2_refuses_rewards_outside_its_range_before_it_begins():
+    noisy = cpsrl.TabularMDP(RIVER.dense, RIVER.rewards, noise=0.1)
+    large = cpsrl.TabularMDP(RIVER.dense, 2 * RIVER.rewards)
+    for mdp in (noisy, large):
+        with pytest.raises(ValueError, match=r"UCRL2 is for rewards in \[0, 1\]"):
+            cpsrl.simulate(cpsrl.UCRL2(), mdp, 10, 1)
+
+
+def test_a_support_with_a_state_that_there_is_not_is_refused():
+    entries = (np.ones(12), np.full(12, 10_000_000), np.arange(13))
+    support = scipy.sparse.csr_array(entries, shape=(12, 6))
+    with pytest.raises(ValueError, match="support has a successor 10000000"):
+        cpsrl.start(cpsrl.TSDE(cpsrl.Prior(support=support)), RIVER)
