@@ -157,7 +157,7 @@ def reproduce(
         show(write_report(directory))
 
 
-QUICK: dict[str, dict[str, Any]] = {"left": {}, "right": {"seeds": 10, "steps": 5_000}}
+QUICK: dict[str, dict[str, Any]] = {"left": {}, "right": {"seeds": 10, "steps": 10_000}}
 
 
 def list_(
