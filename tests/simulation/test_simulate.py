@@ -229,7 +229,7 @@ def test_errors(options, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("step", 50, "clock is damaged"),
+        ("step", 50, "agent and run are not at the same step"),
         ("step", 1.5, "the step of the state must be a whole number"),
         ("environment_state", 2.7, "the environment's state must be"),
         ("reward_sum", np.nan, "reward sum of the state must be a finite number"),

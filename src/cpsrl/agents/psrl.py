@@ -141,6 +141,11 @@ class PSRLAgent:
         self._gamma = np.nan
 
     @property
+    def step(self) -> int:
+        """The number of the step about to be taken."""
+        return int(self.clock[STEP])
+
+    @property
     def resamples(self) -> int:
         """How often a model was drawn."""
         return int(self.clock[RESAMPLES])
@@ -165,7 +170,7 @@ class PSRLAgent:
         """Return the rule's arrays of the next n steps, empty if it looks at visit counts."""
         if self.rule.needs_counts:
             return np.zeros(0, np.bool_), np.zeros(0)
-        resample, gamma = self.rule.arrays(int(self.clock[STEP]), n, self.streams.rule)
+        resample, gamma = self.rule.arrays(self.step, n, self.streams.rule)
         kinds = resample.dtype == np.bool_ and gamma.dtype == np.float64
         if not kinds or not resample.shape == gamma.shape == (n,):
             raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 from cpsrl._compile import announce_compilation
 from cpsrl.agents.baselines import FixedAgent
 from cpsrl.agents.ensemble import EnsembleAgent
-from cpsrl.agents.psrl import STEP, PSRLAgent
+from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import Floats, Ints, Simulator, TabularMDP
 from cpsrl.planning import discounted_value, solve_average, solve_discounted
@@ -183,8 +183,8 @@ def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any
         raise ValueError(f"{_label(spec)} has no restore(state), so its runs cannot be carried on")
     owned = {"spec": state["spec"], "streams": state["streams"]} if state["spec"] else {}
     agent.restore({**state["agent"], **owned})
-    if isinstance(agent, PSRLAgent) and agent.clock[STEP] != state["step"] + 1:
-        raise ValueError("the stored clock is damaged: it does not agree with the step of the run")
+    if type(agent) in COMPILED and agent.step != state["step"] + 1:
+        raise ValueError("the state is damaged: agent and run are not at the same step")
     streams.restore(state["streams"])
     simulator.state = state["environment_state"]
     return Live(

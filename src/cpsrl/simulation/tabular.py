@@ -206,7 +206,7 @@ def advance(
     state, mark = simulator.state, 0
     while steps > 0 and not stop[0]:
         n = min(steps, chunk)
-        first = int(agent.clock[STEP])
+        first = agent.step
         resample, gamma = agent.in_advance(n)
         agent.posterior.reserve(n)
         status, reported = PAUSED, 0
@@ -236,7 +236,7 @@ def advance(
                 streams.belief,
             )
             recorder.fill(mark)
-            i = int(agent.clock[STEP]) - first
+            i = agent.step - first
             progress(i - reported)
             reported = i
             if status == PAUSED:
