@@ -1,5 +1,6 @@
 """The commands about experiments, as a user types them."""
 
+import itertools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import polars
 import pytest
 
 from cpsrl.cli.main import COMMANDS, MODEL_COMMANDS, main
+from cpsrl.experiments.progress import Lines
 
 SPEC = """
 name = "tiny"
@@ -123,6 +125,29 @@ def test_an_unfinished_directory_is_reported_with_a_warning(spec, capsys):
     capsys.readouterr()
     assert cpsrl("report", "results/tiny", "--formats", "svg") == 0
     assert "cpsrl: results/tiny is not finished" in capsys.readouterr().err
+
+
+def test_a_report_before_the_first_recorded_step_is_one_line(spec, capsys, monkeypatch):
+    spec.write_text(SPEC.replace("seeds = 3", "seeds = 3\nrecord = 250"))
+    calls = itertools.count(1)
+
+    def interrupted(lines, agent, steps):
+        if next(calls) > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lines, "advance", interrupted)
+    assert cpsrl("run", spec, "--jobs", 1) == 130
+    capsys.readouterr()
+    assert refused(capsys, "report", "results/tiny") == (
+        "cpsrl: results/tiny: no recorded step has been reached by every run yet"
+    )
+
+
+def test_a_report_without_formats_is_the_summary(spec, capsys):
+    cpsrl("run", spec)
+    capsys.readouterr()
+    assert cpsrl("report", "results/tiny", "--formats") == 0
+    assert "1 file in results/tiny/report" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def test_bound_as_json(capsys):
         assert row["vacuous"] == (row["total"] >= 1000)
 
 
+def test_the_model_may_come_after_options(capsys):
+    first = ["riverswim", "--steps", "1000", "--variant", "tsde", "--n-states", "4", "--json"]
+    later = ["--steps", "1000", "--variant", "tsde", "--json", "riverswim", "--n-states", "4"]
+    assert said(capsys, "bound", *first) == said(capsys, "bound", *later)
+
+
 def test_a_bound_that_says_something(capsys):
     _, out, _ = said(capsys, "bound", "riverswim", "--steps", "10000000")
     assert "sharp: says more than the trivial bound" in out

@@ -35,6 +35,9 @@ def test_without_features_there_are_none():
     ("options", "complaint"),
     [
         ({"features": "one_hot"}, "unknown features 'one_hot'.*'one-hot'"),
+        ({"features": 3}, "features must be one of thermometer, one-hot, projection, not 3"),
+        ({"features": ["one-hot"]}, r"features must be one of .*, not \['one-hot'\]"),
+        ({"variant": 3}, "variant must be one of osband, tsde, .*, not 3"),
         ({"features": "projection"}, "feature_dimension must be a whole number of at least 1"),
         (
             {"features": "one-hot", "feature_dimension": 3},

@@ -1,5 +1,6 @@
 """Running, stopping, carrying on: whatever happens in between, the same bits."""
 
+import errno
 import resource
 from dataclasses import replace
 
@@ -13,9 +14,11 @@ from cpsrl.experiments import (
     continue_experiment,
     load,
     open_results,
+    results,
     run_experiment,
 )
 from cpsrl.experiments import run as module
+from cpsrl.experiments.progress import Bars, Lines
 from cpsrl.experiments.spec import make_agent, make_environment
 from cpsrl.experiments.store import locked, read_json, write_json
 from cpsrl.simulation import Runs, simulate
@@ -275,6 +278,16 @@ def test_a_full_disk_is_said_and_recovered_from(
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     run_experiment(experiment, tmp_path / "r")
     assert_same_results(tmp_path / "r", undisturbed)
+
+
+@pytest.mark.parametrize("progress", [Lines, Bars])
+def test_a_disk_too_full_for_the_header_is_said(experiment, tmp_path, monkeypatch, progress):
+    def full(path, *rest, **others):
+        raise OSError(errno.ENOSPC, f"cannot write {path}: no space left")
+
+    monkeypatch.setattr(results, "write_file", full)
+    with pytest.raises(OSError, match=r"cannot write .*spec\.toml: no space left"):
+        run_experiment(experiment, tmp_path / "r", progress=progress())
 
 
 def test_an_agent_that_does_not_fit_is_named(tmp_path, experiment):

@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpsrl.agents import AGENTS
 from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
 from cpsrl.experiments.spec import make_agent, make_environment
 from cpsrl.resampling import Average, Bernoulli
@@ -95,6 +98,22 @@ def test_an_environment_per_run_is_drawn_from_the_run_and_the_root():
         ('"tsde"', '"continuing-psrl"\nschedule = "lambda t: 0.9"', "unknown schedule"),
         ('"tsde"', '"psrl"\nrule = "bernouli"', "unknown rule 'bernouli'.*'bernoulli'?"),
         ('"tsde"', '"psrl"\nrule = {gamma = 0.9}', "rule needs a name, one of bernoulli"),
+        ('"tsde"', '"psrl"\nrule = ["never", "tsde"]', "agent 1 .*rule must be a name or a table"),
+        ('"tsde"', '"psrl"\nrule = 0.99', "rule must be a name or a table, not 0.99"),
+        ('"tsde"', '"psrl"\nobjective = 3', "objective must be a name or a table, not 3"),
+        ('"tsde"', '"tsde"\nprior = 3', "prior must be a name or a table, not 3"),
+        ('"tsde"', '"tsde"\nprior.rewards = 1', "prior.rewards must be a name or a table, not 1"),
+        (
+            '"tsde"',
+            '"tsde"\nprior.transitions = nan',
+            "prior.transitions must be a number",
+        ),
+        ('"tsde"', '"tsde"\nprior.since = 2024-01-01', "prior.since must be text.*date objects"),
+        (
+            '"riverswim"',
+            '"riverswim"\nfeatures = 3',
+            "features must be one of .*, not 3",
+        ),
         ('"tsde"', '"tsde"\nlabel = "{gamma}"', "unknown option 'gamma' in the label"),
         ('"tsde"', '"tsde"\n[[agents]]\nname = "tsde"', "2 agents are called 'TSDE'"),
         ('"tsde"', '"tsde"\nper_run = "seed"', "per_run is for environments"),
@@ -114,6 +133,90 @@ def test_python_objects_that_fit_into_no_file_are_refused():
         Experiment(
             "x", (Entry("riverswim"),), (Entry("continuing-psrl", {"schedule": lambda t: 0.9}),), 10
         )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"agents": Entry("tsde")}, "agents must be a list of entries"),
+        ({"agents": ["tsde"]}, "agent 1 must be an Entry, not 'tsde'"),
+        ({"agents": [Entry("tsde", "x")]}, r"agent 1 \(tsde\): options must be a table, not 'x'"),
+        ({"agents": [Entry("tsde", {3: 4})]}, r"agent 1 \(tsde\): options: a key must be text"),
+        ({"agents": [Entry("tsde", {"label": "x"})]}, "'label' is a part of the entry itself"),
+        ({"agents": [Entry("tsde", grid={"prior": {1.0}})]}, "grid.prior must be.*set objects"),
+        ({"agents": [Entry("tsde", grid={"prior": None})]}, "grid.prior must be.*NoneType objects"),
+        ({"seeds": 2.5}, "seeds must be a number or a list of run numbers: 2.5"),
+        ({"seeds": iter([1, 2])}, "seeds must be text, a number.*iterator objects"),
+        ({"description": "\ud800"}, "description must be text that UTF-8 can hold"),
+    ],
+)
+def test_what_no_file_can_hold_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(Experiment.from_toml(MINIMAL), **change)
+
+
+def test_what_python_has_beside_toml_is_kept_as_toml_gives_it_back():
+    given_ = Experiment(
+        "x",
+        [Entry("riverswim", {"n_states": np.int64(4)}, grid={"variant": np.array(["osband"])})],
+        iter([Entry("continuing-psrl", grid={"gamma": np.linspace(0.5, 0.9, 2)})]),
+        steps=np.int64(100),
+        seeds=range(2, 5),
+        seed=np.uint8(1),
+        record=np.arange(1, 4),
+    )
+    written = Experiment(
+        "x",
+        (Entry("riverswim", {"n_states": 4}, grid={"variant": ["osband"]}),),
+        (Entry("continuing-psrl", grid={"gamma": [0.5, 0.9]}),),
+        steps=100,
+        seeds=(2, 3, 4),
+        seed=1,
+        record=(1, 2, 3),
+    )
+    assert given_ == written
+    assert given_.to_toml() == written.to_toml()
+    assert Experiment.from_toml(given_.to_toml()) == given_
+
+
+class Picky:
+    """An agent that wants features."""
+
+    label = "Picky"
+
+    def check(self, problem):
+        if problem.features is None:
+            raise ValueError("there are no features")
+
+
+@pytest.fixture
+def picky(monkeypatch):
+    monkeypatch.setitem(AGENTS._factories, "picky", Picky)
+
+
+@pytest.mark.usefixtures("picky")
+def test_every_agent_is_checked_against_every_environment():
+    seen = Entry("random", {"n_states": 3, "features": "one-hot"}, per_run="seed")
+    agents = (Entry("tsde"), Entry("picky"))
+    assert len(Experiment("x", (seen,), agents, 10).all_agents) == 2
+    with pytest.raises(ValueError, match="Picky on riverswim: there are no features"):
+        Experiment("x", (seen, Entry("riverswim")), agents, 10)
+
+
+@pytest.mark.usefixtures("picky")
+def test_the_environment_of_the_first_run_stands_for_all(monkeypatch):
+    checked = []
+    monkeypatch.setattr(Picky, "check", lambda self, problem: checked.append(problem.rewards))
+    entry = Entry("random", {"n_states": 3}, per_run="seed")
+    Experiment("x", (entry,), (Entry("picky"),), 10, seeds=(7, 8), seed=2)
+    np.testing.assert_array_equal(checked, [make_environment(entry, 7, 2).rewards])
+
+
+def test_networks_can_have_a_schedule():
+    rule = {"name": "bernoulli", "schedule": "doubling"}
+    seen = Entry("riverswim", {"features": "one-hot"})
+    experiment = Experiment("x", (seen,), (Entry("bootstrapped-dqn", {"rule": rule}),), 10)
+    assert experiment.all_agents[0].label == "Bootstrapped DQN, doubling"
 
 
 values = st.recursive(
@@ -139,6 +242,51 @@ def test_toml_values_read_back_as_they_were_written(table):
 
     text = "\n".join(f"{_toml_key(key)} = {_toml(value)}" for key, value in table.items())
     assert tomllib.loads(text) == table
+
+
+whole = st.integers(1, 1000)
+gammas = st.floats(0, 1, exclude_max=True)
+
+
+def of_numpy(kind, dtype):
+    return st.one_of(kind, kind.map(dtype))
+
+
+def listed(kind, dtype):
+    """Lists of `kind` in every form that Python has for them."""
+    lists = st.lists(kind, min_size=1, max_size=4, unique=True)
+    forms = (list, tuple, lambda x: np.array(x, dtype), lambda x: [dtype(y) for y in x])
+    return st.builds(lambda form, x: form(x), st.sampled_from(forms), lists)
+
+
+priors = st.fixed_dictionaries(
+    {},
+    optional={
+        "transitions": of_numpy(st.floats(0.1, 10), np.float64),
+        "rewards": st.sampled_from(["known", {"name": "normal-gamma", "mu0": np.float32(0.1)}]),
+    },
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    gamma=listed(gammas, np.float64),
+    n_states=st.one_of(listed(st.integers(2, 9), np.int64), st.just(range(2, 5))),
+    prior=st.one_of(priors, priors.map(MappingProxyType)),
+    steps=of_numpy(whole, np.int64),
+    seeds=st.one_of(of_numpy(whole, np.int32), listed(whole, np.int64), st.just(range(3))),
+    seed=of_numpy(st.integers(0, 2**40), np.uint64),
+    record=st.one_of(st.none(), st.just("log"), of_numpy(whole, np.int64), listed(whole, np.int64)),
+    description=st.text(st.characters(exclude_categories=["Cs"])),
+)
+def test_every_experiment_reads_back_as_it_was_given(gamma, n_states, prior, **rest):
+    river = Entry("riverswim", grid={"n_states": n_states})
+    coin = Entry("continuing-psrl", {"prior": prior}, "{gamma}", {"gamma": gamma})
+    experiment = Experiment("x", [river], [coin], **rest)
+    again = Experiment.from_toml(experiment.to_toml())
+    assert again == experiment
+    assert repr(again) == repr(experiment)
+    assert again.to_toml() == experiment.to_toml()
 
 
 def test_a_specification_reads_back_as_it_was_written():

@@ -72,6 +72,11 @@ def test_regret_against_gamma_is_in_the_order_of_gamma(ax, make_runs):
     assert "TSDE" in texts(ax)
 
 
+def test_regret_against_gamma_needs_an_agent_with_a_gamma(ax, make_runs):
+    with pytest.raises(ValueError, match="no agent here has a gamma: TSDE"):
+        figures.regret_against_gamma(ax, make_runs({"TSDE": (1, 0.4)}), {"a": 0.9})
+
+
 def test_looks_are_distinct():
     looks = figures.look([str(i) for i in range(40)])
     assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == 40
@@ -103,7 +108,8 @@ def test_files_carry_their_origin_and_are_the_same_every_time(runs, tmp_path):
 
 def test_another_format_is_refused(ax, tmp_path):
     with pytest.raises(ValueError, match="written as png, pdf, svg, not 'jpg'"):
-        figures.save(ax.figure, tmp_path / "x", ORIGIN, ["jpg"])
+        figures.save(ax.figure, tmp_path / "x", ORIGIN, ["png", "jpg"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_drawing_leaves_no_global_state():

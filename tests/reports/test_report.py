@@ -1,5 +1,6 @@
 """Summaries and the paper's claims: the right numbers, said in words."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -67,21 +68,61 @@ def test_claims_of_the_right_figure(make_runs):
     assert not any(finding.held for finding in findings(experiment, make_runs(swapped)))
 
 
+def without(runs, agent, seeds=()):
+    """The runs without those of `agent` whose seeds are not among `seeds`."""
+    kept = zip(runs.agent, runs.seeds, strict=True)
+    return runs._rows([i for i, (name, s) in enumerate(kept) if name != agent or s in seeds])
+
+
+@pytest.mark.parametrize("seeds", [(), range(5)])
+def test_a_claim_is_not_decided_while_runs_are_missing(make_runs, seeds):
+    curves = dict(zip(LEFT, [(30, 0.2), (31, 0.2), (29, 0.2), (25, 0.2), (3, 0.8)], strict=True))
+    experiment = find_experiment("figure2-left")
+    found = findings(experiment, without(make_runs(curves), "TSDE", seeds))
+    assert [finding.held for finding in found] == [None] * 6
+    assert str(found[0]) == (
+        "NOT DECIDED YET: Continuing PSRL, horizon T=100000 is on par with TSDE. It takes the same "
+        "runs of each agent; so far there are those of Continuing PSRL, horizon T=100000 (20), "
+        f"TSDE ({len(seeds)}), DS-PSRL (20)."
+    )
+    found = findings(experiment, without(make_runs(curves), LEFT[0], seeds))
+    assert [finding.held for finding in found] == [None, None, True, True, True, True]
+
+
+def test_a_claim_about_an_agent_that_has_not_begun_is_not_decided(make_runs):
+    found = findings(find_experiment("figure2-right"), make_runs({"DQN": (0.1, 1.0)}))
+    held = {finding.statement: finding.held for finding in found}
+    assert held.pop("DQN has linear regret") is True
+    assert set(held.values()) == {None}
+
+
+def test_runs_without_a_recorded_step_are_refused(make_runs):
+    with pytest.raises(ValueError, match="no recorded step has been reached by every run yet"):
+        summary(make_runs({"x": (1, 0.5)}, steps=40))
+
+
+def test_unequal_numbers_of_runs_are_both_given(make_runs):
+    runs = without(make_runs({"x": (1, 0.5), "y": (1, 0.5)}), "y", range(3))
+    assert "3 to 20 runs of 10,000 steps." in markdown(summary(runs))
+
+
 def test_other_experiments_make_no_claims_about_the_paper(make_runs):
     experiment = replace(find_experiment("figure2-left"), name="mine")
     assert findings(experiment, make_runs(dict.fromkeys(LEFT, (1, 0.5)))) == []
 
 
+GAMMAS = Experiment(
+    name="three-gammas",
+    description="Regret against gamma.",
+    environments=(Entry("riverswim", grid={"variant": ["osband", "tsde"]}),),
+    agents=(Entry("continuing-psrl", grid={"gamma": [0.5, 0.9, 0.99]}), Entry("tsde")),
+    steps=400,
+    seeds=3,
+)
+
+
 def test_a_report_has_figures_a_table_and_their_origin(tmp_path):
-    experiment = Experiment(
-        name="three-gammas",
-        description="Regret against gamma.",
-        environments=(Entry("riverswim", grid={"variant": ["osband", "tsde"]}),),
-        agents=(Entry("continuing-psrl", grid={"gamma": [0.5, 0.9, 0.99]}), Entry("tsde")),
-        steps=400,
-        seeds=3,
-    )
-    run_experiment(experiment, tmp_path / "r", command="cpsrl run three-gammas.toml")
+    run_experiment(GAMMAS, tmp_path / "r", command="cpsrl run three-gammas.toml")
     found = report(tmp_path / "r", formats=["svg"])
     assert sorted(path.name for path in found.paths) == [
         "final-01.svg",
@@ -95,3 +136,34 @@ def test_a_report_has_figures_a_table_and_their_origin(tmp_path):
     assert len(found.rows) == 8
     for path in found.paths:
         assert "cpsrl run three-gammas.toml" in path.read_text()
+
+
+def test_an_unfinished_experiment_is_reported_as_far_as_it_is(tmp_path):
+    run_experiment(GAMMAS, tmp_path / "r")
+    for folder in (tmp_path / "r/runs/02-riverswim-tsde").iterdir():
+        if "gamma" in folder.name:
+            shutil.rmtree(folder)
+    with pytest.warns(UserWarning, match="is not finished: 15 of 24 runs begun"):
+        found = report(tmp_path / "r", formats=["svg"])
+    assert len(found.rows) == 5
+    assert "gamma.svg" in {path.name for path in found.paths}
+    assert (tmp_path / "r/report/gamma.svg").read_text().count("riverswim (tsde)") == 0
+
+
+def test_an_unfinished_figure_of_the_paper_is_reported_without_its_claims(tmp_path):
+    experiment = replace(find_experiment("figure2-left"), steps=300, seeds=3)
+    run_experiment(experiment, tmp_path / "r")
+    (tsde,) = (tmp_path / "r/runs").glob("*/*-tsde")
+    shutil.rmtree(tsde)
+    with pytest.warns(UserWarning, match="is not finished"):
+        found = report(tmp_path / "r", formats=["svg"])
+    assert {finding.held for finding in found.findings} == {None}
+    assert {path.name for path in found.paths} == {"regret.svg", "final.svg", "summary.md"}
+    assert "NOT DECIDED YET" in (tmp_path / "r/report/summary.md").read_text()
+
+
+def test_without_formats_the_summary_is_written_alone(tmp_path):
+    run_experiment(replace(GAMMAS, steps=20), tmp_path / "r")
+    found = report(tmp_path / "r", tmp_path / "not/there", formats=[])
+    assert found.paths == [tmp_path / "not/there/summary.md"]
+    assert "three-gammas" in found.paths[0].read_text()

@@ -1,6 +1,11 @@
 """The compiled loop of networks: the live agent's actions, bit for bit the same run after run."""
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,6 +135,25 @@ def test_a_run_longer_than_a_chunk_is_the_same_however_it_is_divided():
     assert whole.regret[0, -1] == rest.regret[0, -1]
 
 
+def test_the_target_is_copied_when_it_should_be_however_far_off_that_is():
+    def runs(target_every, *parts):
+        spec, part = DQN(hidden=(8,), batch=4, target_every=target_every), None
+        for steps in parts:
+            part = simulate(spec, RIVER, steps, seeds=1, start=part and part.state)
+        return part.state[0]["agent"]["ensemble"]
+
+    def equal(one, other):
+        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    far, near, divided = runs(10**10, 1300), runs(1300, 1300), runs(1300, 900, 400)
+    assert equal(near, divided)
+    assert equal(near["target"], near["online"])
+    assert equal(near["online"], far["online"])
+    assert not equal(far["target"], far["online"])
+    assert equal(runs(1300, 1301)["target"], near["target"])
+
+
 def test_a_compiled_run_goes_on_live():
     spec = BootstrappedDQN(**SMALL)
     runs = simulate(spec, RIVER, 40, seeds=1)
@@ -206,6 +230,56 @@ def test_a_lost_worker_is_said_so():
     process._process.kill()
     with pytest.raises(RuntimeError, match="worker process ended"):
         process.call("end", 0)
+
+
+def test_an_idle_worker_that_died_is_replaced():
+    simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1)
+    for idle in workers._free:
+        idle._process.kill()
+        idle._process.wait()
+    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+
+
+def test_a_worker_leaves_the_current_directory_alone(tmp_path, monkeypatch):
+    for name in ("jax", "queue", "cpsrl"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    process = workers.Worker()
+    with pytest.raises(AttributeError):
+        process.call("end", 0)
+    process.close()
+
+
+def test_a_worker_finds_the_package_where_it_was_found_here(monkeypatch):
+    root = str(Path(cpsrl.__file__).parents[1])
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys, "path", ["", *(place for place in sys.path if place != root)])
+    assert workers._environment()["PYTHONPATH"].split(os.pathsep)[0] == root
+
+
+def test_a_worker_whose_parent_is_killed_ends_quietly():
+    program = (
+        "import os, signal, threading, cpsrl\n"
+        "spec = cpsrl.BootstrappedDQN(members=3, hidden=(8,), batch=4, capacity=60)\n"
+        "mdp = cpsrl.environment('riverswim', features='thermometer')\n"
+        "def progress(steps):\n"
+        "    threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+        "cpsrl.simulate(spec, mdp, 10**9, seeds=1, progress=progress)\n"
+    )
+    reading, writing = os.pipe()
+    parent = subprocess.run([sys.executable, "-c", program], stderr=writing, check=False)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        # The end comes when the worker, which shares standard error, has ended too.
+        assert "Traceback" not in said.read()
+    assert parent.returncode == -signal.SIGKILL
+
+
+def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(deep, "CACHE", tmp_path / "file/networks")
+    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
 
 
 def test_a_table_without_features_is_refused():

@@ -282,6 +282,11 @@ class PSRL:
         tuned = rule.label.removeprefix(self.rule.label)
         return replace(self, rule=rule, label=self.label + tuned)
 
+    def check(self, problem: TabularMDP | Sizes) -> None:
+        """Raise a ValueError if the agent is not for such a problem."""
+        sizes_of(problem, self.label)
+        Posterior(self.prior, problem)
+
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> PSRLAgent:
         """Return a live agent."""
         return PSRLAgent(self, problem, streams)

@@ -112,7 +112,7 @@ def report(
     Args:
         directory: a results directory.
         out: where figures and summary go; DIR/report by default.
-        formats: of the figures.
+        formats: of the figures; with none, the summary alone is written.
     """
     from cpsrl.reports import report as write_report
 
@@ -231,15 +231,15 @@ def show(report: "Report") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cpsrl.reports.summary import HEADINGS, LEGEND, cells
+    from cpsrl.reports.summary import HEADINGS, LEGEND, cells, title
 
     console = Console()
     if not console.is_terminal:
         console.width = 120
     for environment in dict.fromkeys(row.environment for row in report.rows):
         here = [row for row in report.rows if row.environment == environment]
-        title = f"{environment}: {here[0].runs} runs of {here[0].steps:,} steps"
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        about = f"{environment}: {title(here)}"
+        table = Table(title=about, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in HEADINGS:
             table.add_column(heading, justify="left" if heading == "agent" else "right")
         for row in here:
@@ -248,7 +248,8 @@ def show(report: "Report") -> None:
     console.print(LEGEND, style="dim", highlight=False, markup=False)
     for finding in report.findings:
         console.print(f"\n{finding}", highlight=False, markup=False, soft_wrap=True)
-    print(f"\n{len(report.paths)} files in {report.paths[0].parent}")
+    files = "1 file" if len(report.paths) == 1 else f"{len(report.paths)} files"
+    print(f"\n{files} in {report.paths[0].parent}")
 
 
 def _command() -> str:

@@ -17,10 +17,12 @@ FILES = (".npz", ".csv", ".parquet")
 def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Callable[..., None]:
     """Return `command(mdp, ...)` as a function of a model's name, its options and the rest.
 
-    The options are those of the environment that the command line `arguments` (the command's own
-    name first) begin with, so that the parser checks them and `--help` shows them.
+    The options are those of the first environment among the command line `arguments` (the command's
+    own name first), unless a file comes before it, so that the parser checks them and `--help`
+    shows them.
     """
-    name = next((word for word in arguments[1:] if not word.startswith("-")), "")
+    models = (word for word in arguments[1:] if word in ENVIRONMENTS or _is_file(word))
+    name = next(models, "")
     known = ENVIRONMENTS.options(name) if name in ENVIRONMENTS else {}
 
     def call(model: str, **given: Any) -> None:
@@ -49,11 +51,14 @@ def find_model(name: str, options: dict[str, Any] | None = None) -> TabularMDP:
     """Return the environment called `name`, or the MDP in the file of that name."""
     if name in ENVIRONMENTS:
         return environment(name, **(options or {}))
-    path = Path(name)
-    if path.suffix in FILES:
-        return TabularMDP.load(path)
+    if _is_file(name):
+        return TabularMDP.load(name)
     near = nearest(name, ENVIRONMENTS.names())
     raise ValueError(
         f"no environment is called {name!r}{f' (did you mean {near!r}?)' if near else ''}, and a "
         f"file must end in {', '.join(FILES)}; `cpsrl list environments` shows the names"
     )
+
+
+def _is_file(word: str) -> bool:
+    return Path(word).suffix in FILES

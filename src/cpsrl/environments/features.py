@@ -5,8 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.environments.options import whole
-from cpsrl.registry import unknown
+from cpsrl.environments.options import whole, word
 
 FEATURES = ("thermometer", "one-hot", "projection")
 
@@ -23,9 +22,7 @@ def feature_matrix(
       normal entries of variance 1/N drawn from `seed`, so that features of different states are
       nearly orthogonal unit vectors when N is large.
     """
-    if features not in FEATURES:
-        raise unknown("features", features, FEATURES)
-    if features == "projection":
+    if word("features", features, FEATURES) == "projection":
         n = whole("feature_dimension", dimension, 1)
         rng = np.random.default_rng(whole("feature_seed", seed, 0))
         return rng.standard_normal((n_states, n)) / math.sqrt(n)

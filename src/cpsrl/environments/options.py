@@ -2,7 +2,19 @@
 
 import math
 import numbers
+from collections.abc import Collection
 from typing import Any
+
+from cpsrl.registry import unknown
+
+
+def word(option: str, value: Any, words: Collection[str], place: str = "") -> str:
+    """Return `value`, one of `words`; `place` says in the error whose option it is."""
+    if not isinstance(value, str):
+        raise ValueError(f"{option} must be one of {', '.join(words)}, not {value!r}")
+    if value not in words:
+        raise unknown(option, value, words, place)
+    return value
 
 
 def whole(option: str, value: Any, least: int) -> int:

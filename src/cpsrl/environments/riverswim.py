@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.environments.options import whole
+from cpsrl.environments.options import whole, word
 from cpsrl.mdp import TabularMDP
-from cpsrl.registry import unknown
 
 LEFT, RIGHT = 0, 1
 
@@ -55,9 +54,7 @@ def riverswim(n_states: int = 6, variant: str = "osband") -> TabularMDP:
     - `gym-riverswim` (the gym-riverswim package): .6686320755
     """
     n = whole("n_states", n_states, 2)
-    if variant not in VARIANTS:
-        raise unknown("variant", variant, VARIANTS, "riverswim")
-    river = VARIANTS[variant]
+    river = VARIANTS[word("variant", variant, VARIANTS, "riverswim")]
     transitions = np.zeros((n, 2, n))
     transitions[np.arange(n), LEFT, np.maximum(np.arange(n) - 1, 0)] = 1.0
     transitions[0, RIGHT, [0, 1]] = river.start

@@ -117,10 +117,12 @@ def _carry_out(
             totals[group.agent] += len(group.runs) * results.steps
             done[group.agent] += len(group.runs) * reached[group]
         progress.begin(totals, done)
-        _Driver(results, pool, progress).drive(missing)
+        try:
+            _Driver(results, pool, progress).drive(missing)
+        finally:
+            progress.end()
     finally:
         pool.close()
-        progress.end()
     return results
 
 

@@ -25,6 +25,7 @@ but the package's own.
 
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections import Counter
@@ -40,7 +41,7 @@ from numpy.typing import NDArray
 from cpsrl.agents import AGENTS
 from cpsrl.checks import checked_whole
 from cpsrl.environments import environment
-from cpsrl.mdp import Sizes, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.posterior import KnownRewards, NormalGamma, Prior
 from cpsrl.registry import Registry, unknown
 from cpsrl.resampling import OBJECTIVES, RULES
@@ -61,6 +62,8 @@ PARTS: dict[str, Registry[Any]] = {
 """Options of an agent that are themselves made by name, from a table or from the name alone."""
 
 _ENTRY_KEYS = ("name", "label", "grid", "per_run")
+_ANY_PROBLEM = TabularMDP([[[1.0]]], [[0.0]])
+"""Stands for the problem where an agent's label is asked for, which depends on none."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ class Experiment:
     """A complete specification: the same one gives the same curves, bit for bit.
 
     `seeds` is a number of runs or a list of run numbers, `seed` the root of all randomness, and
-    `record` says which steps are kept, as in `simulate`. Everything is checked on construction.
+    `record` says which steps are kept, as in `simulate`. Everything is checked on construction, and
+    kept as TOML would give it back: NumPy's numbers and arrays, tuples and ranges may be given.
     """
 
     name: str
@@ -105,12 +109,13 @@ class Experiment:
     description: str = ""
 
     def __post_init__(self) -> None:
-        for key in ("environments", "agents"):
-            object.__setattr__(self, key, tuple(getattr(self, key)))
-        if not isinstance(self.seeds, int):
-            object.__setattr__(self, "seeds", tuple(self.seeds))
-        if isinstance(self.record, list):
-            object.__setattr__(self, "record", tuple(self.record))
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("environments", "agents"):
+                value = _plain_entries(item.name, value)
+            elif value is not None:
+                value = _plain(item.name, value)
+            object.__setattr__(self, item.name, tuple(value) if isinstance(value, list) else value)
         _check(self)
 
     @property
@@ -138,7 +143,7 @@ class Experiment:
         """The agents with every grid written out, each with a label of its own."""
 
         def own(entry: Entry) -> str:
-            return str(tuned(make_agent(entry), Sizes(1, 1), self.steps).label)
+            return str(tuned(make_agent(entry), _ANY_PROBLEM, self.steps).label)
 
         return _labelled(self.agents, "agent", own)
 
@@ -173,24 +178,28 @@ def make_agent(entry: Entry) -> Any:
     return AGENTS.make(entry.name, **_made_parts(entry.options))
 
 
-def tuned(agent: Any, problem: TabularMDP | Sizes, steps: int) -> Any:
+def tuned(agent: Any, problem: TabularMDP, steps: int) -> Any:
     """Return `agent` tuned to `problem` and to a horizon of `steps`, where it asks for that."""
     return agent.resolve(problem, steps) if hasattr(agent, "resolve") else agent
 
 
-def _made_parts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` with every part that is given by name made."""
+def _made_parts(options: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Return `options` with every part made; `place` is what errors write before its key."""
     made = dict(options)
     for part, registry in PARTS.items():
-        if isinstance(value := made.get(part), str):
+        if part not in made:
+            continue
+        value, where = made[part], f"{place}{part}"
+        if isinstance(value, str):
             value = {"name": value}
-        if isinstance(value, Mapping):
-            known = registry.names()
-            name = value.get("name", known[0] if len(known) == 1 else None)
-            if not isinstance(name, str):
-                raise ValueError(f"{part} needs a name, one of {', '.join(known)}")
-            inner = {key: inner for key, inner in value.items() if key != "name"}
-            made[part] = registry.make(name, **_made_parts(inner))
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{where} must be a name or a table, not {value!r}")
+        known = registry.names()
+        name = value.get("name", known[0] if len(known) == 1 else None)
+        if not isinstance(name, str):
+            raise ValueError(f"{where} needs a name, one of {', '.join(known)}")
+        inner = {key: inner for key, inner in value.items() if key != "name"}
+        made[part] = registry.make(name, **_made_parts(inner, f"{where}."))
     return made
 
 
@@ -218,6 +227,8 @@ def _check(experiment: Experiment) -> None:
         raise ValueError(f"description must be text, not {experiment.description!r}")
     checked_whole("steps", experiment.steps, 1)
     checked_whole("seed", experiment.seed, 0)
+    if not isinstance(experiment.seeds, int | tuple):
+        raise ValueError(f"seeds must be a number or a list of run numbers: {experiment.seeds!r}")
     if isinstance(experiment.seeds, int):
         checked_whole("seeds", experiment.seeds, 1)
     for run in experiment.runs:
@@ -235,6 +246,20 @@ def _check(experiment: Experiment) -> None:
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{kind} {number} ({entry.name}): {error}") from None
         _ = getattr(experiment, f"all_{kind}s")
+    _check_pairs(experiment)
+
+
+def _check_pairs(experiment: Experiment) -> None:
+    """Raise if an agent that has a say in it does not fit an environment."""
+    agents = [(str(entry.label), make_agent(entry)) for entry in experiment.all_agents]
+    agents = [(label, agent) for label, agent in agents if hasattr(agent, "check")]
+    for entry in experiment.all_environments if agents else ():
+        problem = make_environment(entry, experiment.runs[0], experiment.seed)
+        for label, agent in agents:
+            try:
+                agent.check(problem)
+            except ValueError as error:
+                raise ValueError(f"{label} on {entry.label}: {error}") from None
 
 
 def _check_entry(entry: Entry, kind: str) -> None:
@@ -243,14 +268,15 @@ def _check_entry(entry: Entry, kind: str) -> None:
         _check_text("label", entry.label)
     if entry.per_run is not None and kind == "agent":
         raise ValueError("per_run is for environments: an agent has its own streams in every run")
+    for key in _ENTRY_KEYS:
+        if key in entry.options:
+            raise ValueError(f"{key!r} is a part of the entry itself, and not one of its options")
     for option, values in entry.grid.items():
-        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        if not isinstance(values, list) or not values:
             raise ValueError(f"grid.{option} must be a list of at least one value, not {values!r}")
         if option in entry.options:
             raise ValueError(f"{option!r} stands both among the options and in the grid")
     for one in entry.expand():
-        for option, value in one.options.items():
-            _check_value(option, value)
         _ = make_environment(one) if kind == "environment" else make_agent(one)
 
 
@@ -259,18 +285,53 @@ def _check_text(what: str, value: Any) -> None:
         raise ValueError(f"{what} must be a line of text, not {value!r}")
 
 
-def _check_value(what: str, value: Any) -> None:
+def _plain_entries(key: str, entries: Any) -> tuple[Entry, ...]:
+    """Return `entries` with their options and grids as TOML would give them back."""
+    if not isinstance(entries, Iterable):
+        raise ValueError(f"{key} must be a list of entries, not {entries!r}")
+    plain = []
+    for number, entry in enumerate(entries, start=1):
+        place = f"{key[:-1]} {number}"
+        if not isinstance(entry, Entry):
+            raise ValueError(f"{place} must be an Entry, not {entry!r}")
+        tables: dict[str, Any] = {}
+        for part in ("options", "grid"):
+            table = getattr(entry, part)
+            if not isinstance(table, Mapping):
+                raise ValueError(f"{place} ({entry.name}): {part} must be a table, not {table!r}")
+            try:
+                tables[part] = _plain("grid" if part == "grid" else "", table)
+            except ValueError as error:
+                raise ValueError(f"{place} ({entry.name}): {error}") from None
+        plain.append(replace(entry, **tables))
+    return tuple(plain)
+
+
+def _plain(place: str, value: Any) -> Any:
+    """Return `value` as TOML would give it back, or raise if TOML cannot hold it."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        for key, inner in value.items():
-            _check_value(f"{what}.{key}", inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _check_value(what, inner)
-    elif not isinstance(value, str | bool | int | float):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{place or 'options'}: a key must be text, not {key!r}")
+        inside = f"{place}." if place else ""
+        return {_plain(place, k): _plain(f"{inside}{k}", inner) for k, inner in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(place, inner) for inner in value]
+    if type(value) not in (str, bool, int, float):
         raise ValueError(
-            f"{what} must be text, a number, true or false, a list or a table: a specification is "
+            f"{place} must be text, a number, true or false, a list or a table: a specification is "
             f"a file, and {type(value).__name__} objects do not fit into one"
         )
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{place} must be a number, not nan")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{place} must be text that UTF-8 can hold, not {value!r}") from None
+    return value
 
 
 def _from_table(table: dict[str, Any]) -> Experiment:
@@ -289,8 +350,6 @@ def _from_table(table: dict[str, Any]) -> Experiment:
             _entry_from_table(entry, f"{kind[:-1]} {number}")
             for number, entry in enumerate(table[kind], start=1)
         )
-    if not isinstance(values.get("seeds", 1), int | list):
-        raise ValueError(f"seeds must be a number or a list of run numbers: {values['seeds']!r}")
     return Experiment(**values)
 
 

@@ -159,6 +159,8 @@ def regret_against_gamma(
     others = [label for label in means if label not in gammas]
     curve, *rest = look(["", *others]).values()
     points = sorted((gamma, label) for label, gamma in gammas.items() if label in means)
+    if not points:
+        raise ValueError(f"no agent here has a gamma: {', '.join(means)}")
     horizon = [1 / (1 - gamma) for gamma, _ in points]
     drawn = [means[label] for _, label in points]
     ax.plot(horizon, [m.value for m in drawn], marker="o", markersize=4, zorder=3, **curve)
@@ -192,10 +194,11 @@ def save(
         "pdf": {"Creator": "cpsrl", "Title": stem.name, "Subject": text, "CreationDate": None},
         "svg": {"Creator": "cpsrl", "Title": stem.name, "Description": text, "Date": None},
     }
-    paths = []
     for ending in formats:
         if ending not in metadata:
             raise ValueError(f"figures are written as {', '.join(FORMATS)}, not {ending!r}")
+    paths = []
+    for ending in formats:
         path = stem.with_suffix(f".{ending}")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata=metadata[ending])

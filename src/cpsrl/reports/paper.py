@@ -33,11 +33,13 @@ class Finding:
     """One statement of the paper, whether it held here, and the numbers."""
 
     statement: str
-    held: bool
+    held: bool | None
+    """None while runs that would decide it are missing."""
     numbers: str
 
     def __str__(self) -> str:
-        return f"{'HELD' if self.held else 'DID NOT HOLD'}: {self.statement}. {self.numbers}"
+        word = {True: "HELD", False: "DID NOT HOLD", None: "NOT DECIDED YET"}[self.held]
+        return f"{word}: {self.statement}. {self.numbers}"
 
 
 def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
@@ -63,6 +65,12 @@ def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
 
 
 def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list[Finding]:
+    statements = (
+        f"{psrl} is on par with TSDE{where}",
+        f"{psrl} outperforms DS-PSRL by a large margin{where}",
+    )
+    if missing := _missing(runs, psrl, tsde, ds_psrl):
+        return [Finding(statement, None, missing) for statement in statements]
     ours, theirs, doubling = (_final(runs, label) for label in (psrl, tsde, ds_psrl))
     mean = statistics.mean(ours)
     gap = statistics.paired_difference(ours, theirs)
@@ -73,7 +81,7 @@ def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list
     ratio = statistics.ratio_of_means(doubling, ours)
     return [
         Finding(
-            f"{psrl} is on par with TSDE{where}",
+            statements[0],
             abs(share) <= ON_PAR,
             f"Mean regret {mean.value:,.0f} against {theirs.mean():,.0f}, "
             f"{_interval(times, 1)} times as much: a difference of {_interval(gap)}, which is "
@@ -82,7 +90,7 @@ def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list
             f"{ON_PAR:.0%}).",
         ),
         Finding(
-            f"{psrl} outperforms DS-PSRL by a large margin{where}",
+            statements[1],
             ratio.low > MARGIN,
             f"Mean regret {mean.value:,.0f} against {doubling.mean():,.0f}: DS-PSRL has "
             f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times as much (a large margin: "
@@ -92,12 +100,15 @@ def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list
 
 
 def _sublinear(runs: Runs, label: str, where: str) -> Finding:
+    statement = f"{label} has sublinear regret{where}"
+    if missing := _missing(runs, label):
+        return Finding(statement, None, missing)
     one = runs.select(agent=label)
     slopes = statistics.last_tenth(one.times, one.regret)
     slope = statistics.mean(slopes)
     found = float((slopes < one.gain / 4).mean())
     return Finding(
-        f"{label} has sublinear regret{where}",
+        statement,
         slope.value < SUBLINEAR_SLOPE and found >= FOUND,
         f"Regret per step over the last tenth {_interval(slope, 4)}; {found:.0%} of the runs lose "
         f"less than a quarter of the optimal gain there (sublinear: below {SUBLINEAR_SLOPE:g}, and "
@@ -106,15 +117,28 @@ def _sublinear(runs: Runs, label: str, where: str) -> Finding:
 
 
 def _linear(runs: Runs, label: str, where: str) -> Finding:
+    statement = f"{label} has linear regret{where}"
+    if missing := _missing(runs, label):
+        return Finding(statement, None, missing)
     one = runs.select(agent=label)
     last = statistics.mean(statistics.last_tenth(one.times, one.regret))
     since = statistics.mean(statistics.slope(one.times, one.regret, 0.1))
     return Finding(
-        f"{label} has linear regret{where}",
+        statement,
         min(last.value, since.value) > LINEAR_SLOPE,
         f"Regret per step {_interval(since, 4)} from a tenth of the steps on and "
         f"{_interval(last, 4)} over the last tenth (linear: both above {LINEAR_SLOPE:g}).",
     )
+
+
+def _missing(runs: Runs, *labels: str) -> str:
+    """Return in words what is missing of the runs that a claim compares; empty if nothing is."""
+    begun = [label for label in labels if label in runs.agents]
+    seeds = [tuple(runs.select(agent=label).seeds.tolist()) for label in begun]
+    if len(begun) == len(labels) and len(set(seeds)) == 1:
+        return ""
+    counts = ", ".join(f"{label} ({runs.agent.count(label)})" for label in labels)
+    return f"It takes the same runs of each agent; so far there are those of {counts}."
 
 
 def _final(runs: Runs, label: str) -> statistics.Floats:

@@ -1,5 +1,6 @@
 """Everything there is to see of a results directory: figures, the table, and the paper's claims."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from cpsrl.experiments import Experiment, load, open_results
 from cpsrl.experiments.results import Results
 from cpsrl.reports import figures, paper
-from cpsrl.reports.summary import Row, markdown, summary
+from cpsrl.reports.summary import Row, counted, markdown, summary
 from cpsrl.simulation import Runs
 
 
@@ -26,17 +27,25 @@ def report(
     out: Path | str | None = None,
     formats: Sequence[str] = figures.FORMATS,
 ) -> Report:
-    """Draw the figures of a results directory and write its summary, by default below itself."""
+    """Draw the figures of a results directory and write its summary, by default below itself.
+
+    Without `formats`, the summary alone is written.
+    """
     results = open_results(directory)
     runs = load(directory, states=False)
     out = Path(out) if out is not None else results.directory / "report"
-    rows, found = summary(runs), paper.findings(results.experiment, runs)
-    paths = draw(results, runs, out, formats)
+    try:
+        rows = summary(runs)
+    except ValueError as error:
+        raise ValueError(f"{directory}: {error}") from None
+    found = paper.findings(results.experiment, runs)
+    paths = draw(results, runs, out, formats) if formats else []
     lines = [f"# {results.experiment.name}", "", results.experiment.description, "", markdown(rows)]
     if found:
         lines += ["## The paper's claims", "", *(f"- {finding}" for finding in found), ""]
     lines += [f"{key}: {value}  " for key, value in origin_text(results).items()]
     table = out / "summary.md"
+    out.mkdir(parents=True, exist_ok=True)
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return Report(results.experiment, rows, found, [*paths, table])
 
@@ -55,7 +64,8 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             figures.regret_curves(linear, here)
             figures.regret_curves(logarithmic, here, logarithmic=True)
             figure.suptitle(environment, x=0.01, horizontalalignment="left")
-            linear.set_title(f"mean of {_runs(here)} runs, 95% bands")
+            runs_each = counted(Counter(here.agent).values())
+            linear.set_title(f"mean of {runs_each} runs, 95% bands")
             logarithmic.set_title("logarithmic axes")
             paths += figures.save(figure, out / f"regret{suffix}", origin, formats)
             figure, (ax,) = figures.panels(1, width=6.4, height=1.2 + 0.42 * len(here.agents))
@@ -68,10 +78,12 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
         }
         if len(set(gammas.values())) > 2:
-            figure, axes = figures.panels(len(runs.environments), width=4.4)
-            for ax, environment in zip(axes, runs.environments, strict=True):
-                figures.regret_against_gamma(ax, runs.select(environment=environment), gammas)
-                ax.set_title(environment)
+            everywhere = [runs.select(environment=environment) for environment in runs.environments]
+            shown = [here for here in everywhere if not gammas.keys().isdisjoint(here.agents)]
+            figure, axes = figures.panels(len(shown), width=4.4)
+            for ax, here in zip(axes, shown, strict=True):
+                figures.regret_against_gamma(ax, here, gammas)
+                ax.set_title(here.environments[0])
             paths += figures.save(figure, out / "gamma", origin, formats)
     return paths
 
@@ -81,7 +93,3 @@ def origin_text(results: Results) -> dict[str, str]:
     versions = ", ".join(f"{name} {version}" for name, version in results.origin.versions)
     commands = " && ".join(entry["command"] for entry in results.commands)
     return {"command": commands, "versions": versions, "cpu": results.origin.cpu}
-
-
-def _runs(runs: Runs) -> int:
-    return len(set(runs.seeds.tolist()))

@@ -1,6 +1,6 @@
 """The table of an experiment: one row for every agent on every environment."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,8 @@ class Row:
 
 def summary(runs: Runs) -> list[Row]:
     """Return a row for every agent on every environment of `runs`."""
+    if not len(runs.times):
+        raise ValueError("no recorded step has been reached by every run yet")
     rows = []
     for environment in runs.environments:
         for agent in runs.select(environment=environment).agents:
@@ -60,6 +62,17 @@ def summary(runs: Runs) -> list[Row]:
                 )
             )
     return rows
+
+
+def title(rows: Sequence[Row]) -> str:
+    """Return how many runs of how many steps the rows of one environment are about."""
+    return f"{counted([row.runs for row in rows])} runs of {rows[0].steps:,} steps"
+
+
+def counted(runs: Collection[int]) -> str:
+    """Return the numbers of runs of several agents in words, such as "50" or "20 to 50"."""
+    least, most = min(runs), max(runs)
+    return f"{most}" if least == most else f"{least} to {most}"
 
 
 HEADINGS = ("agent", "regret", "95% interval", "median", "growth", "last tenth", "linear")
@@ -89,7 +102,7 @@ def markdown(rows: Sequence[Row]) -> str:
         lines += [
             f"## {environment}",
             "",
-            f"{here[0].runs} runs of {here[0].steps:,} steps.",
+            f"{title(here)}.",
             "",
             "| " + " | ".join(HEADINGS) + " |",
             "| --- " + "| ---: " * (len(HEADINGS) - 1) + "|",

@@ -7,8 +7,10 @@ the same noise on one seed. Rewards are summed here too, in float64.
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -47,9 +49,11 @@ def advance(
         "whole_table": mdp.n_states <= 2 * spec.batch,
     }
     key = _announce(loop.ensemble.online, table, spec.batch, spec.capacity, settings)
+    # The loop counts in 32 bits; a call of it needs to see no copy beyond its own steps.
+    period = min(spec.target_every, CHUNK + 1)
     mark = 0
     with worker() as process:
-        process.call("begin", loop, spec.capacity, table, spec.target_every, settings)
+        process.call("begin", loop, spec.capacity, table, period, settings)
         while steps > 0 and not stop[0]:
             n, first, before = min(steps, CHUNK), agent.step, agent.resamples
             drawn, (ranks, variates) = agent.draw_steps(n), noise.draw(streams, n)
@@ -62,7 +66,8 @@ def advance(
                 mask=_padded(_words(drawn.mask), np.int32),
                 rows=_padded(drawn.rows, np.int32),
             )
-            slot, age = (first - 1) % spec.capacity, (first - 1) % spec.target_every
+            left = spec.target_every - (first - 1) % spec.target_every
+            slot, age = (first - 1) % spec.capacity, period - min(left, period)
             states, actions = process.call("steps", draws, n, slot, age)
             _remember(key)
             rewards = noise.rewards(states, actions, variates)
@@ -196,15 +201,15 @@ def _announce(*compiled_for: Any) -> str:
 
     shapes = jax.tree.map(lambda a: getattr(a, "shape", a), compiled_for)
     key = hashlib.sha256(f"{version('jax')} {CHUNK} {shapes}".encode()).hexdigest()[:16]
-    if key not in _announced and not _marker(key).exists():
+    if key not in _announced and not os.path.exists(_marker(key)):
         print("cpsrl: compiling the networks' loop (once) ...", file=sys.stderr, flush=True)
     _announced.add(key)
     return key
 
 
 def _remember(key: str) -> None:
-    """Note that the loop has been compiled."""
-    if not _marker(key).exists():
+    """Note that the loop has been compiled, where the cache can be written to."""
+    with suppress(OSError):
         _marker(key).touch()
 
 

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
@@ -40,13 +41,18 @@ class Worker:
         fd = theirs.fileno()
         code = f"from cpsrl.simulation.workers import serve; serve({fd})"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             pass_fds=[fd],
             stdin=subprocess.DEVNULL,
             env=_environment(),
             start_new_session=True,
         )
         theirs.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is still there."""
+        return self._process.poll() is None
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Perform a method in the worker and return what it returns, or raise what it raises."""
@@ -71,6 +77,8 @@ class Worker:
 def worker() -> Iterator[Worker]:
     """Lend a free worker or a new one; one that was left in the middle of something is ended."""
     with _lock:
+        while _free and not _free[-1].alive:
+            _free.pop().close()
         one = _free.pop() if _free else None
     one = one or Worker()
     try:
@@ -83,7 +91,7 @@ def worker() -> Iterator[Worker]:
 
 
 def serve(fd: int) -> None:
-    """Perform what comes through the pipe until it is closed (the worker's main function)."""
+    """Perform what comes through the pipe until its other end is gone (the main function)."""
     import jax
 
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -91,23 +99,28 @@ def serve(fd: int) -> None:
     from cpsrl.simulation.scan import Session
 
     pipe, session = Connection(fd), Session()
-    while True:
-        try:
+    with suppress(EOFError, OSError):
+        while True:
             method, arguments = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send((True, getattr(session, method)(*arguments)))
-        except Exception as error:
-            pipe.send((False, error))
+            try:
+                answer = True, getattr(session, method)(*arguments)
+            except Exception as error:
+                answer = False, error
+            pipe.send(answer)
 
 
 def _environment() -> dict[str, str]:
-    """Return the worker's environment: ours, without what would make XLA compute otherwise."""
+    """Return the worker's environment: ours, without what would make XLA compute otherwise.
+
+    Modules are looked for where they are here, except that the current directory is no place of
+    its own: a jax.py there is the user's. This package is found where this process found it.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    path = os.pathsep.join(filter(None, sys.path))
+    path, ours = [place for place in sys.path if place], str(Path(__file__).parents[2])
+    if ours not in path:
+        path.insert(0, ours)
     # NPROC is where XLA reads the number of its threads.
-    return kept | {"NPROC": "1", "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+    return kept | {"NPROC": "1", "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _close_all() -> None:
