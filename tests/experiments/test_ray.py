@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cpsrl.environments import environment
 from cpsrl.experiments import Entry, Experiment, continue_experiment, run_experiment
 from cpsrl.experiments import run as module
 from cpsrl.experiments.progress import Silent
@@ -89,9 +90,15 @@ def test_lost_workers_lose_nothing(cluster, local, tmp_path, assert_same_results
 
 
 def test_a_mistake_in_a_task_is_told_as_on_this_machine(cluster, tmp_path):
-    wrong = Entry("tsde", {"prior": {"transitions": [[[1.0, 1.0]]]}})
-    experiment = replace(EXPERIMENT, agents=(wrong,))
-    with pytest.raises(ValueError, match=r"^TSDE on riverswim: transitions must be \(S, A, S\)"):
+    """The prior allows what is possible in the model of run 0, and only that."""
+    options = {"n_states": 4, "successors": 1}
+    prior = {"transitions": environment("random", **options).dense.tolist()}
+    experiment = replace(
+        EXPERIMENT,
+        environments=(Entry("random", options, per_run="seed"),),
+        agents=(Entry("tsde", {"prior": prior}),),
+    )
+    with pytest.raises(ValueError, match=r"^TSDE on random.*: the prior says that state"):
         run_experiment(experiment, tmp_path / "r", backend="ray")
 
 

@@ -34,7 +34,11 @@ class Agent(Protocol):
 
 
 class AgentSpec(Protocol):
-    """An agent before it is started: a frozen dataclass of its parts."""
+    """An agent before it is started: a frozen dataclass of its parts.
+
+    It may have two methods more: `check(problem)`, which raises a ValueError if the agent is not
+    for such a problem, and `resolve(problem, steps)`, which returns the agent tuned to both.
+    """
 
     @property
     def label(self) -> str:
