@@ -48,10 +48,11 @@ class DenseChain:
         n_states = len(matrix)
         self._factored = np.empty((n_states, n_states))
         self._order = np.empty(n_states, np.int64)
-        anchors = np.empty(n_states, np.int64)
-        chain = np.ascontiguousarray(matrix, dtype=np.float64)
-        self._n = int(elimination.factor(chain, self._factored, self._order, anchors))
-        self._anchors = anchors
+        self._anchors = np.empty(n_states, np.int64)
+        chain, weights = np.ascontiguousarray(matrix, dtype=np.float64), np.empty(n_states)
+        self._n = int(
+            elimination.factor(chain, self._factored, self._order, self._anchors, weights)
+        )
 
     def average(self, x: Floats) -> Floats:
         """Return P* x `(S,)`."""

@@ -135,21 +135,22 @@ def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
 
 
 @jit
-def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints) -> int:
+def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints, weights: Floats) -> int:
     """Factor the chain `(S, S)` into `matrix`, its states taken in `order`; return the anchors.
 
     The gain of a closed class is accurate whichever of its states is the anchor, but the bias
     relative to a state that is hardly ever visited is a small difference of huge numbers. So the
     states are put in order of their stationary weight if the first order chose such an anchor.
-    `matrix` and `anchors` speak of positions in `order`, which is chosen here.
+    `matrix`, `anchors` and `weights`, the stationary distribution of the last anchor's class, speak
+    of positions in `order`, which is chosen here.
     """
     n_states = len(chain)
-    weights = np.empty(n_states)
-    visits = np.zeros(n_states)
-    for s in range(n_states):
-        order[s] = s
-    matrix[:] = chain
-    n_anchors = eliminate(matrix, np.zeros(n_states), anchors)
+    leave, visits = np.zeros(n_states), np.zeros(n_states)
+    for i in range(n_states):
+        order[i] = i
+        for j in range(n_states):
+            matrix[i, j] = chain[i, j]
+    n_anchors = eliminate(matrix, leave, anchors)
     poor = False
     for k in range(n_anchors):
         stationary(matrix, anchors[k], weights)
@@ -163,7 +164,8 @@ def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints) -> int:
         for i in range(n_states):
             for j in range(n_states):
                 matrix[i, j] = chain[order[i], order[j]]
-        n_anchors = eliminate(matrix, np.zeros(n_states), anchors)
+        n_anchors = eliminate(matrix, leave, anchors)
+        stationary(matrix, anchors[n_anchors - 1], weights)
     return n_anchors
 
 
@@ -183,32 +185,48 @@ def evaluate_average(
     factored chain in `matrix`, `order` and `anchors`.
     """
     n_states = len(chain)
-    n_anchors = factor(chain, matrix, order, anchors)
-    total, time, level = reward[order], np.ones(n_states), np.zeros(n_states)
-    forward(matrix, total)
-    forward(matrix, time)
-    for k in range(n_anchors):
-        level[anchors[k]] = total[anchors[k]] / time[anchors[k]]
+    weights, x = np.empty(n_states), np.empty(n_states)
+    n_anchors = factor(chain, matrix, order, anchors, weights)
     if n_anchors == 1:
-        level[:] = level[anchors[0]]
-    else:
-        backward(matrix, anchors, n_anchors, np.zeros(n_states), level)
+        level = 0.0
+        for i in range(n_states):
+            level += weights[i] * reward[order[i]]
+        for i in range(n_states):
+            gain[i] = level
+            x[i] = reward[order[i]] - level
+        relative_to_anchors(matrix, anchors, n_anchors, x)
+        mean = 0.0
+        for i in range(n_states):
+            mean += weights[i] * x[i]
+        for i in range(n_states):
+            bias[order[i]] = x[i] - mean
+        return n_anchors
     for i in range(n_states):
-        gain[order[i]] = level[i]
-        total[i] = reward[order[i]] - level[i]
-    potential(matrix, anchors, n_anchors, total)
+        x[i] = reward[order[i]]
+    level_of = np.empty(n_states)
+    limit(matrix, anchors, n_anchors, x, level_of)
     for i in range(n_states):
-        bias[order[i]] = total[i]
+        gain[order[i]] = level_of[i]
+        x[i] -= level_of[i]
+    potential(matrix, anchors, n_anchors, x)
+    for i in range(n_states):
+        bias[order[i]] = x[i]
     return n_anchors
+
+
+@jit
+def relative_to_anchors(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats) -> None:
+    """Replace `x` `(S,)`, with P* x = 0, by the h with h = x + P h that is 0 at every anchor."""
+    forward(matrix, x)
+    for k in range(n_anchors):
+        x[anchors[k]] = 0.0
+    backward(matrix, anchors, n_anchors, x, x)
 
 
 @jit
 def potential(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats) -> None:
     """Replace `x` `(S,)`, with P* x = 0, by the h with h = x + P h and P* h = 0, in place."""
-    forward(matrix, x)
-    for k in range(n_anchors):
-        x[anchors[k]] = 0.0
-    backward(matrix, anchors, n_anchors, x, x)
+    relative_to_anchors(matrix, anchors, n_anchors, x)
     average = np.empty(len(matrix))
     limit(matrix, anchors, n_anchors, x, average)
     for i in range(len(matrix)):

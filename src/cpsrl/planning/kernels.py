@@ -121,8 +121,10 @@ def plan_average(
     while changed and iterations < MOST_ITERATIONS:
         iterations += 1
         for s in range(n_states):
-            chain[s] = P[s, policy[s]]
+            row = P[s, policy[s]]
             reward[s] = r[s, policy[s]]
+            for j in range(n_states):
+                chain[s, j] = row[j]
         n_anchors = evaluate_average(chain, reward, matrix, order, anchors, gain, bias)
         total = gain.sum()
         stalled = 0 if total > best_gain else stalled + 1
