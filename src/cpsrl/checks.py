@@ -1,12 +1,24 @@
 """Checks of what is given: each returns the value in the wanted type, or says what is right."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
+from cpsrl.registry import unknown
+
 LARGEST = 1e100
 """Where numbers are squared or divided by, they and their inverses may not be larger than this."""
+
+
+def checked_word(what: str, value: Any, words: Collection[str], place: str = "") -> str:
+    """Return `value`, one of `words`, or raise; `place` says in the error whose option it is."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be one of {', '.join(words)}, not {value!r}")
+    if value not in words:
+        raise unknown(what, value, words, place)
+    return value
 
 
 def checked_whole(what: str, value: Any, least: int = 0) -> int:
@@ -23,15 +35,20 @@ def checked_index(what: str, value: Any, n: int) -> int:
     return int(value)
 
 
-def checked_number(what: str, value: Any, low: float = -LARGEST, high: float = LARGEST) -> float:
-    """Return `value` as a float in [low, high], or raise."""
+def checked_number(
+    what: str, value: Any, low: float = -LARGEST, high: float = LARGEST, open: bool = False
+) -> float:
+    """Return `value` as a float in [low, high], or in (low, high) when `open`, or raise."""
     number = _number(value)
-    if not low <= number <= high:
+    if low < number < high if open else low <= number <= high:
+        return number
+    if high < LARGEST:
+        wanted = f"a number in {'(' if open else '['}{low:g}, {high:g}{')' if open else ']'}"
+    elif low > -LARGEST:
+        wanted = f"a number {'above' if open else 'of at least'} {low:g}"
+    else:
         wanted = f"a finite number (at most {LARGEST:g})"
-        if (low, high) != (-LARGEST, LARGEST):
-            wanted = f"a number in [{low:g}, {high:g}]"
-        raise ValueError(f"{what} must be {wanted}, not {value!r}")
-    return number
+    raise ValueError(f"{what} must be {wanted}, not {value!r}")
 
 
 def checked_positive(what: str, value: Any) -> float:

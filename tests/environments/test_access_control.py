@@ -45,7 +45,7 @@ def test_the_documented_gain_and_a_policy_that_favours_high_priorities():
     [
         ({"priorities": ()}, "priorities must be a list of numbers"),
         ({"priorities": "1248"}, "priorities must be a list of numbers"),
-        ({"priorities": (1, "two")}, r"priorities\[1\] must be a finite number, not 'two'"),
+        ({"priorities": (1, "two")}, r"priorities\[1\] must be a finite number .*, not 'two'"),
         ({"priorities": (1, 1)}, "priorities must differ"),
         ({"free_probability": 1.5}, r"free_probability must be a number in \[0, 1\], not 1.5"),
         ({"servers": 0}, "servers must be a whole number of at least 1, not 0"),

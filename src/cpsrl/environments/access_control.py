@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 REJECT, ACCEPT = 0, 1
@@ -28,11 +28,13 @@ def access_control(
     all servers free and a customer drawn at random. With the defaults the exact optimal gain is
     2.7476419506; the book's 2.31 is the estimate of its learner, which explores and approximates.
     """
-    servers = whole("servers", servers, 1)
-    p = real("free_probability", free_probability, 0.0, 1.0)
+    servers = checked_whole("servers", servers, 1)
+    p = checked_number("free_probability", free_probability, 0.0, 1.0)
     if not isinstance(priorities, Sequence) or isinstance(priorities, str) or not priorities:
         raise ValueError(f"priorities must be a list of numbers, not {priorities!r}")
-    pay = np.array([real(f"priorities[{i}]", value) for i, value in enumerate(priorities)])
+    pay = np.array(
+        [checked_number(f"priorities[{i}]", value) for i, value in enumerate(priorities)]
+    )
     kinds = len(pay)
     if len(set(pay)) < kinds:
         raise ValueError(f"priorities must differ from each other, not be {priorities!r}")

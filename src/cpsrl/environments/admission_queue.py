@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 REJECT, ADMIT = 0, 1
@@ -32,11 +32,11 @@ def queue(
     (l/m)^n, n = 0..k, and L_k its mean (or 0, from never admitting). With the defaults
     k = 2 and the gain is 128/549.
     """
-    capacity = whole("capacity", capacity, 1)
-    arrival = real("arrival_rate", arrival_rate, 0.0, open=True)
-    service = real("service_rate", service_rate, 0.0, open=True)
-    reward = real("admission_reward", admission_reward)
-    cost = real("holding_cost", holding_cost, 0.0)
+    capacity = checked_whole("capacity", capacity, 1)
+    arrival = checked_number("arrival_rate", arrival_rate, 0.0, open=True)
+    service = checked_number("service_rate", service_rate, 0.0, open=True)
+    reward = checked_number("admission_reward", admission_reward)
+    cost = checked_number("holding_cost", holding_cost, 0.0)
     total = arrival + service
     n = np.arange(capacity + 1)
     transitions = np.zeros((capacity + 1, 2, capacity + 1))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.environments.options import whole, word
+from cpsrl.checks import checked_whole, checked_word
 
 FEATURES = ("thermometer", "one-hot", "projection")
 
@@ -22,8 +22,8 @@ def feature_matrix(
       normal entries of variance 1/N drawn from `seed`, so that features of different states are
       nearly orthogonal unit vectors when N is large.
     """
-    if word("features", features, FEATURES) == "projection":
-        n = whole("feature_dimension", dimension, 1)
-        rng = np.random.default_rng(whole("feature_seed", seed, 0))
+    if checked_word("features", features, FEATURES) == "projection":
+        n = checked_whole("feature_dimension", dimension, 1)
+        rng = np.random.default_rng(checked_whole("feature_seed", seed, 0))
         return rng.standard_normal((n_states, n)) / math.sqrt(n)
     return np.tri(n_states) if features == "thermometer" else np.eye(n_states)

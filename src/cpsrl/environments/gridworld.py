@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 ACTIONS = ("up", "right", "down", "left")
@@ -21,8 +21,8 @@ def gridworld(rows: int = 10, columns: int = 10, slip: float = 0.1) -> TabularMD
     The slips are those of Russell and Norvig's grid (Artificial Intelligence, section on
     sequential decision problems), the return to the start makes it continuing.
     """
-    rows, columns = whole("rows", rows, 1), whole("columns", columns, 1)
-    slip = real("slip", slip, 0.0, 0.5)
+    rows, columns = checked_whole("rows", rows, 1), checked_whole("columns", columns, 1)
+    slip = checked_number("slip", slip, 0.0, 0.5)
     n = rows * columns
     row, column = np.divmod(np.arange(n, dtype=np.int32), np.int32(columns))
     reached = np.empty((n, 4), dtype=np.int32)

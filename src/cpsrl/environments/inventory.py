@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import pdtr, pdtrc
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 
@@ -29,10 +29,13 @@ def inventory(
     (2010), "Algorithms for Reinforcement Learning". With the defaults the optimal gain is
     1.7572135376, by ordering up to 17 when at most 3 are left.
     """
-    capacity = whole("capacity", capacity, 1)
-    mean = real("demand", demand, 0.0, open=True)
-    price, unit_cost = real("price", price), real("unit_cost", unit_cost, 0.0)
-    holding, fixed = real("holding_cost", holding_cost, 0.0), real("order_cost", order_cost, 0.0)
+    capacity = checked_whole("capacity", capacity, 1)
+    mean = checked_number("demand", demand, 0.0, open=True)
+    price, unit_cost = checked_number("price", price), checked_number("unit_cost", unit_cost, 0.0)
+    holding, fixed = (
+        checked_number("holding_cost", holding_cost, 0.0),
+        checked_number("order_cost", order_cost, 0.0),
+    )
 
     units = np.arange(capacity + 1)
     exactly = np.diff(pdtr(units, mean), prepend=0.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 
@@ -23,15 +23,18 @@ def random_mdp(
     sparse. `noise` is that of the rewards, as in `TabularMDP`: a standard deviation or
     "bernoulli". The same `seed` gives the same model. Starts in state 0.
     """
-    n_states, n_actions = whole("n_states", n_states, 1), whole("n_actions", n_actions, 1)
-    concentration = real("concentration", concentration, 0.0, open=True)
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    n_states, n_actions = (
+        checked_whole("n_states", n_states, 1),
+        checked_whole("n_actions", n_actions, 1),
+    )
+    concentration = checked_number("concentration", concentration, 0.0, open=True)
+    rng = np.random.default_rng(checked_whole("seed", seed, 0))
     n_rows = n_states * n_actions
     rewards = rng.random((n_states, n_actions))
     if successors is None:
         rows = rng.dirichlet(np.full(n_states, concentration / n_states), size=n_rows)
         return TabularMDP(rows.reshape(n_states, n_actions, n_states), rewards, noise=noise)
-    k = whole("successors", successors, 1)
+    k = checked_whole("successors", successors, 1)
     if k > n_states:
         raise ValueError(f"successors must be at most n_states = {n_states}, not {k}")
     indices = np.sort(random_subsets(rng, n_rows, n_states, k), axis=1).ravel()

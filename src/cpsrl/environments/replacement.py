@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cpsrl.environments.options import real, whole
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 KEEP, REPLACE = 0, 1
@@ -20,9 +20,9 @@ def replacement(n_states: int = 10, wear: float = 0.3, replacement_cost: float =
     over j = 1..n - 1, of (sum over i < j of (1 - i/(n - 1)) / wear - cost) / (j/wear + 1), or 0,
     from never replacing, if that is larger. With the defaults that is 71/99, from j = 3.
     """
-    n = whole("n_states", n_states, 2)
-    wear = real("wear", wear, 0.0, 1.0)
-    cost = real("replacement_cost", replacement_cost, 0.0)
+    n = checked_whole("n_states", n_states, 2)
+    wear = checked_number("wear", wear, 0.0, 1.0)
+    cost = checked_number("replacement_cost", replacement_cost, 0.0)
     condition = np.arange(n)
     transitions = np.zeros((n, 2, n))
     transitions[condition, KEEP, condition] = 1.0 - wear

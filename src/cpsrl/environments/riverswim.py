@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.environments.options import whole, word
+from cpsrl.checks import checked_whole, checked_word
 from cpsrl.mdp import TabularMDP
 
 LEFT, RIGHT = 0, 1
@@ -53,8 +53,8 @@ def riverswim(n_states: int = 6, variant: str = "osband") -> TabularMDP:
     - `srl` (the SRL library): .8750033379
     - `gym-riverswim` (the gym-riverswim package): .6686320755
     """
-    n = whole("n_states", n_states, 2)
-    river = VARIANTS[word("variant", variant, VARIANTS, "riverswim")]
+    n = checked_whole("n_states", n_states, 2)
+    river = VARIANTS[checked_word("variant", variant, VARIANTS, "riverswim")]
     transitions = np.zeros((n, 2, n))
     transitions[np.arange(n), LEFT, np.maximum(np.arange(n) - 1, 0)] = 1.0
     transitions[0, RIGHT, [0, 1]] = river.start

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cpsrl.checks import checked_whole
 from cpsrl.experiments.origin import Origin, origin
 from cpsrl.experiments.spec import Entry, make_agent, make_environment, tuned
 from cpsrl.experiments.store import Curves
@@ -183,5 +184,5 @@ class Ray:
 
 
 def _check_jobs(jobs: int | None) -> None:
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
-        raise ValueError(f"jobs must be a whole number of at least 1, not {jobs!r}")
+    if jobs is not None:
+        checked_whole("jobs", jobs, 1)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cpsrl.checks import checked_whole
 from cpsrl.experiments.backends import BACKENDS, Outcome, Pool, Task
 from cpsrl.experiments.progress import Progress, Silent
 from cpsrl.experiments.results import Results, claim, open_results
@@ -74,8 +75,8 @@ def continue_experiment(
     The other arguments are those of `run_experiment`. If an earlier call was interrupted, the same
     call again finishes it and adds no more; without `steps`, what is unfinished is finished.
     """
-    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
-        raise ValueError(f"steps must be a whole number of at least 1, not {steps!r}")
+    if steps is not None:
+        steps = checked_whole("steps", steps, 1)
     directory = Path(directory)
     open_results(directory)
     with locked(directory):
