@@ -1,5 +1,7 @@
 """The published and exactly computed numbers of the five RiverSwims with six states."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,32 @@ def test_every_gamma_above_gamma0_suffices(variant):
     assert close(found.gamma, (gamma0, 6))
     assert cpsrl.planning_gap(mdp, found.gamma + 1e-7).gap == 0
     assert cpsrl.planning_gap(mdp, found.gamma - 1e-7).gap > 0
+
+
+def test_the_error_of_a_small_discounted_solution_counts_rounding():
+    river = cpsrl.environment("riverswim")
+    for gamma in (0.9, 0.99, 0.9999, 0.999999):
+        found = cpsrl.solve_discounted(river, gamma)
+        exact = _exact_value(river, found.policy, Fraction(gamma))
+        errors = [abs(float(Fraction(x) - y)) for x, y in zip(found.value, exact, strict=True)]
+        assert max(errors) <= found.error
+
+
+def _exact_value(mdp, policy, gamma):
+    """The value of a policy in fractions, by Gauss-Jordan elimination."""
+    n = mdp.n_states
+    rows = []
+    for s in range(n):
+        chances = [Fraction(float(p)) for p in mdp.dense[s, policy[s]]]
+        total = sum(chances)  # rounding may leave it a little beside 1
+        row = [-gamma * p / total for p in chances]
+        row[s] += 1
+        rows.append([*row, Fraction(float(mdp.rewards[s, policy[s]]))])
+    for k in range(n):
+        pivot = rows[k][k]
+        rows[k] = [x / pivot for x in rows[k]]
+        for i in range(n):
+            if i != k:
+                factor = rows[i][k]
+                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return [row[n] for row in rows]

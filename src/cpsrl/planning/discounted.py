@@ -66,7 +66,8 @@ def solve_discounted(
         scratch = np.empty((mdp.n_states, mdp.n_states))
         kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, choice, value, scratch)
         residual = kernels.bellman_residual(mdp.dense, mdp.rewards, gamma, value)
-        return DiscountedSolution(choice, value, residual / (1 - gamma), tol)
+        rounding = 4 * mdp.n_states * EPS * float(np.abs(value).max())
+        return DiscountedSolution(choice, value, residual / (1 - gamma) + rounding, tol)
     factors = factors_well(mdp)
     value = np.zeros(mdp.n_states)
     if policy is not None and factors:
