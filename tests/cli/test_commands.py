@@ -1,6 +1,5 @@
 """The commands about experiments, as a user types them."""
 
-import itertools
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ import pytest
 
 from cpsrl.cli.main import COMMANDS, MODEL_COMMANDS, main
 from cpsrl.experiments.progress import Lines
+from cpsrl.experiments.run import LEAST_CHUNK
 
 SPEC = """
 name = "tiny"
@@ -128,11 +128,12 @@ def test_an_unfinished_directory_is_reported_with_a_warning(spec, capsys):
 
 
 def test_a_report_before_the_first_recorded_step_is_one_line(spec, capsys, monkeypatch):
-    spec.write_text(SPEC.replace("seeds = 3", "seeds = 3\nrecord = 250"))
-    calls = itertools.count(1)
+    spec.write_text(SPEC.replace("seeds = 3", "seeds = 1\nrecord = 250"))
+    taken = []
 
     def interrupted(lines, agent, steps):
-        if next(calls) > 1:
+        taken.append(steps)
+        if sum(taken) > LEAST_CHUNK:  # the first chunk is stored, the second under way
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Lines, "advance", interrupted)
