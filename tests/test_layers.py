@@ -11,7 +11,7 @@ import cpsrl
 from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {"_compile", "checks", "registry", "seeding"},
+    {"_compile", "checks", "registry", "seeding", "sizes"},
     {"mdp", "files", "tables"},
     {"environments", "planning"},
     {"posterior", "networks", "resampling"},

@@ -18,7 +18,7 @@ from cpsrl.agents import (
 )
 from cpsrl.environments import environment, environments
 from cpsrl.experiments import Experiment, load
-from cpsrl.mdp import FeatureSizes, Sizes, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning import (
     classify,
     diameter,
@@ -45,6 +45,7 @@ from cpsrl.resampling import (
     TSDEStops,
 )
 from cpsrl.simulation import Runs, simulate
+from cpsrl.sizes import FeatureSizes, Sizes
 
 __all__ = [
     "DQN",

@@ -19,8 +19,9 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from cpsrl._compile import jit
-from cpsrl.checks import checked_index, checked_whole
+from cpsrl.checks import checked_index
 from cpsrl.seeding import Streams
+from cpsrl.sizes import Sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,47 +30,6 @@ ROW_SUM_TOLERANCE = 1e-8
 SMALL = 100
 """Up to this many states dense arithmetic is the faster one, whatever the transitions."""
 NO_NOISE, GAUSSIAN, BERNOULLI = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a problem whose model is not known."""
-
-    n_states: int
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        for name in ("n_states", "n_actions"):
-            object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
-
-    def checked(self, what: str, state: Any) -> int:
-        """Return `state` as an int, or raise if there is no such state."""
-        return checked_index(what, state, self.n_states)
-
-
-@dataclass(frozen=True)
-class FeatureSizes:
-    """The sizes of a problem whose observations are vectors of `n_features` numbers."""
-
-    n_features: int
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        for name in ("n_features", "n_actions"):
-            object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
-
-    def checked(self, what: str, observation: Any) -> NDArray[np.float32]:
-        """Return `observation` as a vector `(n_features,)`, or raise if it is not one."""
-        try:
-            with np.errstate(over="ignore"):
-                vector = np.asarray(observation, np.float32)
-        except (TypeError, ValueError):
-            vector = np.zeros(0, np.float32)
-        if vector.shape != (self.n_features,) or not np.isfinite(vector).all():
-            raise ValueError(
-                f"{what} must be {self.n_features} finite numbers, not {observation!r}"
-            )
-        return vector
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

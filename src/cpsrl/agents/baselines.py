@@ -9,10 +9,10 @@ import numpy as np
 from cpsrl._compile import jit
 from cpsrl.agents.registry import AGENTS, check_state, described, sizes_of
 from cpsrl.checks import checked_index, checked_whole
-from cpsrl.mdp import FeatureSizes, Ints, Sizes, TabularMDP
+from cpsrl.mdp import Ints, TabularMDP
 from cpsrl.planning import solve_average
-from cpsrl.posterior.belief import checked_transition
 from cpsrl.seeding import Streams
+from cpsrl.sizes import FeatureSizes, Sizes, checked_transition
 
 
 @jit

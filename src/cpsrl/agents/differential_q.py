@@ -13,9 +13,9 @@ import numpy as np
 
 from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
 from cpsrl.checks import checked_number, checked_positive
-from cpsrl.mdp import Sizes, TabularMDP
-from cpsrl.posterior.belief import checked_transition
+from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import Streams
+from cpsrl.sizes import Sizes, checked_transition
 
 
 class DifferentialQAgent:

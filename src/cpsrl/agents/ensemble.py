@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from cpsrl.agents.registry import AGENTS, check_state, described
 from cpsrl.checks import checked_gamma, checked_index, checked_number, checked_whole
-from cpsrl.mdp import FeatureSizes, Ints, TabularMDP
+from cpsrl.mdp import Ints, TabularMDP
 from cpsrl.resampling import SCHEDULES, Bernoulli, Never, Rule, checked_rule
 from cpsrl.seeding import Streams
+from cpsrl.sizes import FeatureSizes
 
 MOST = 1e18
 """The largest feature or reward: networks compute in float32, where a larger square overflows."""

@@ -23,7 +23,7 @@ import numpy as np
 from cpsrl._compile import jit
 from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
 from cpsrl.checks import checked_index
-from cpsrl.mdp import Floats, Ints, Sizes, TabularMDP
+from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average, plan_discounted
 from cpsrl.posterior import Posterior, Prior
@@ -46,6 +46,7 @@ from cpsrl.resampling import (
     stops,
 )
 from cpsrl.seeding import Streams
+from cpsrl.sizes import Sizes
 
 STEP, START, PREVIOUS, RESAMPLES, ROW, DRAWN, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current

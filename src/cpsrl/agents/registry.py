@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from cpsrl.mdp import Sizes, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.seeding import Streams, check_streams
+from cpsrl.sizes import Sizes
 
 
 class Agent(Protocol):

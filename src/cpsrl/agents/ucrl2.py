@@ -19,9 +19,9 @@ import numpy as np
 from cpsrl._compile import jit
 from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
 from cpsrl.checks import checked_number, checked_whole
-from cpsrl.mdp import GAUSSIAN, Floats, Ints, Sizes, TabularMDP
-from cpsrl.posterior.belief import checked_transition
+from cpsrl.mdp import GAUSSIAN, Floats, Ints, TabularMDP
 from cpsrl.seeding import Streams
+from cpsrl.sizes import Sizes, checked_transition
 
 MOST_STATES = 2000
 

@@ -12,8 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from cpsrl._compile import jit
-from cpsrl.checks import checked_index, checked_number
-from cpsrl.mdp import FeatureSizes, Floats, Ints, Sizes, TabularMDP
+from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.posterior.dirichlet import mean_dense, sample_dense
 from cpsrl.posterior.gamma import SmallGamma, small_gamma
 from cpsrl.posterior.normal_gamma import mean_rewards, observe_reward, sample_rewards
@@ -24,6 +23,7 @@ from cpsrl.posterior.sparse import (
     rows_of_entries,
     sample_sparse,
 )
+from cpsrl.sizes import Sizes, checked_transition
 
 DENSE_STATES = 128
 POOL = ("following", "successor", "counts")
@@ -293,18 +293,6 @@ class Posterior:
 
     def _model(self, transitions: Any, rewards: Floats) -> TabularMDP:
         return TabularMDP(transitions, rewards.reshape(self.n_states, self.n_actions))
-
-
-def checked_transition(
-    sizes: Sizes | FeatureSizes, state: Any, action: Any, reward: Any, next_state: Any
-) -> tuple[Any, int, float, Any]:
-    """Return a transition of a problem of these sizes, as plain numbers or vectors, or raise."""
-    return (
-        sizes.checked("state", state),
-        checked_index("action", action, sizes.n_actions),
-        checked_number("reward", reward),
-        sizes.checked("next_state", next_state),
-    )
 
 
 def _sound(belief: Belief, stored: dict[str, Any], n_states: int) -> bool:
