@@ -11,12 +11,13 @@ import cpsrl
 from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {"_compile", "checks", "registry", "seeding", "sizes"},
-    {"mdp", "files", "tables"},
+    {"_compile", "atomic", "checks", "registry", "seeding", "sizes", "types"},
+    {"mdp"},
     {"environments", "planning"},
-    {"posterior", "networks", "resampling"},
+    {"beliefs", "objectives", "resampling"},
     {"agents"},
     {"simulation"},
+    {"networks"},
     {"experiments", "theory"},
     {"reports"},
     {"cli", "__init__"},

@@ -1,12 +1,10 @@
 """Posterior sampling for environments that never reset."""
 
 from cpsrl.agents import (
-    DQN,
     DSPSRL,
     PSRL,
     TSDE,
     UCRL2,
-    BootstrappedDQN,
     ContinuingPSRL,
     CountDoublingPSRL,
     DifferentialQLearning,
@@ -16,9 +14,12 @@ from cpsrl.agents import (
     RandomAgent,
     start,
 )
+from cpsrl.beliefs import KnownRewards, NormalGamma, Prior
 from cpsrl.environments import environment, environments
 from cpsrl.experiments import Experiment, load
 from cpsrl.mdp import TabularMDP
+from cpsrl.networks import DQN, BootstrappedDQN
+from cpsrl.objectives import Average, Discounted
 from cpsrl.planning import (
     classify,
     diameter,
@@ -32,16 +33,14 @@ from cpsrl.planning import (
     stationary_distribution,
     sufficient_gamma,
 )
-from cpsrl.posterior import KnownRewards, NormalGamma, Prior
 from cpsrl.resampling import (
-    Average,
     Bernoulli,
     CountDoubling,
-    Discounted,
     DoublingTimes,
     EveryStep,
     FixedLength,
     Never,
+    Rule,
     TSDEStops,
 )
 from cpsrl.simulation import Runs, simulate
@@ -74,6 +73,7 @@ __all__ = [
     "OptimalAgent",
     "Prior",
     "RandomAgent",
+    "Rule",
     "Runs",
     "Sizes",
     "TSDEStops",

@@ -1,4 +1,4 @@
-"""When to draw a new model: the resampling rules; and what to plan for in it: the objectives.
+"""When to draw a new model: the resampling rules.
 
 Time is counted in steps t = 1, 2, ... A rule decides, at the start of step t, whether the agent
 resamples, that is, begins a new pseudo-episode. Step 1 always resamples.
@@ -24,47 +24,77 @@ Two rules look at N_t(s, a), the visits of (s, a) before step t, and so live whe
                     (Osband, Russo and Van Roy 2013)
 
 The pair visited last is the only one whose count has changed since the test of step t - 1, so each
-of the two tests looks at that pair alone (`stops`).
+of the two tests looks at that pair alone.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cpsrl._compile import jit
 from cpsrl.checks import checked_gamma, checked_whole
 from cpsrl.registry import Registry, unknown
+from cpsrl.types import Bools, Floats
 
-IN_ADVANCE, TSDE_STOPS, COUNT_DOUBLING = 0, 1, 2
 SCHEDULES = ("horizon", "doubling")
 MOST_GAMMA = math.nextafter(1.0, 0.0)
 
-Arrays = tuple[NDArray[np.bool_], NDArray[np.float64]]
+Arrays = tuple[Bools, Floats]
 
 
-class Rule(Protocol):
-    """When to resample."""
+class Rule:
+    """When to resample; a rule of one's own is a subclass.
 
-    has_gamma: ClassVar[bool]
+    One that is known in advance gives `arrays`. One that looks at the data gives `stops`, a
+    function of
+
+        t          the step about to be taken,
+        start      t_k, the first step of the current pseudo-episode,
+        previous   T_(k-1), the length of the pseudo-episode before it (T_0 = 1),
+        visits     N_t of the pair visited at step t - 1,
+        before     N_(t_k) of the same pair,
+        memory     what `memory` returned at the start of the run, to read and to write,
+
+    that says whether step t begins a new pseudo-episode. It is asked once at every step t >= 2, and
+    compiled if Numba can compile it.
+    """
+
+    has_gamma: ClassVar[bool] = False
     """Whether the rule gives a discount factor."""
-    needs_counts: ClassVar[bool]
-    """Whether the rule looks at visit counts."""
-    code: ClassVar[int]
-    """Which test the tabular loop makes: IN_ADVANCE, TSDE_STOPS or COUNT_DOUBLING."""
+    stops: ClassVar[Callable[..., bool] | None] = None
+    """The test of a rule that looks at the data."""
+    words: ClassVar[str] = ""
+    """The label; braces take the value of an option."""
 
     @property
     def label(self) -> str:
         """The rule in a word or two, for tables and figures."""
+        return self.words.format(**vars(self)) or type(self).__name__
 
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Rule":
-        """Return the rule with everything that depends on the problem and the horizon filled in."""
+    @property
+    def needs_counts(self) -> bool:
+        """Whether the rule looks at the data."""
+        return self.stops is not None
+
+    def resolve(self, pairs: int | None, steps: int | None) -> "Rule":
+        """Return the rule with everything that depends on S*A and the horizon filled in."""
+        return self
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
-        """Return `resample` (n,) and `gamma` (n,) of the steps first, ..., first + n - 1."""
+        """Return `resample` (n,) and `gamma` (n,) of the steps first, ..., first + n - 1.
+
+        gamma is NaN where the rule has none.
+        """
+        raise ValueError(
+            f"the rule {self.label!r} is decided by the visit counts of state-action pairs, which "
+            "only a table has; choose a rule that does not look at the data, such as bernoulli"
+        )
+
+    def memory(self) -> Floats:
+        """Return the rule's own state at the start of a run, for `stops`."""
+        return np.zeros(0)
 
 
 RULES: Registry[Rule] = Registry("rule")
@@ -72,7 +102,7 @@ RULES: Registry[Rule] = Registry("rule")
 
 @RULES.add("bernoulli")
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Rule):
     """Resample with probability 1 - gamma_t at every step, whatever the data.
 
     Args:
@@ -88,8 +118,6 @@ class Bernoulli:
     pairs: int | None = None
 
     has_gamma: ClassVar[bool] = True
-    needs_counts: ClassVar[bool] = False
-    code: ClassVar[int] = IN_ADVANCE
 
     def __post_init__(self) -> None:
         if self.schedule is None:
@@ -118,11 +146,16 @@ class Bernoulli:
             return "horizon" if self.horizon is None else f"horizon T={self.horizon}"
         return "doubling" if self.schedule == "doubling" else "schedule"
 
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Bernoulli":
+    def resolve(self, pairs: int | None, steps: int | None) -> "Bernoulli":
         """Return the rule with the horizon and S*A filled in, where it uses them."""
         if not isinstance(self.schedule, str):
             return self
-        rule = replace(self, pairs=self.pairs or n_states * n_actions)
+        if self.pairs is None and pairs is None:
+            raise ValueError(
+                f"the {self.schedule!r} schedule is a matter of S*A, and vectors have no "
+                "number of states: give the rule pairs=S*A"
+            )
+        rule = replace(self, pairs=self.pairs or pairs)
         if self.schedule == "horizon" and self.horizon is None:
             if steps is None:
                 raise ValueError(
@@ -132,7 +165,7 @@ class Bernoulli:
             rule = replace(rule, horizon=steps)
         return rule
 
-    def gammas(self, first: int, n: int) -> NDArray[np.float64]:
+    def gammas(self, first: int, n: int) -> Floats:
         """Return gamma_t `(n,)` for t = first, ..., first + n - 1."""
         if self.schedule is None:
             return np.full(n, self.gamma)
@@ -158,17 +191,10 @@ class Bernoulli:
 
 @RULES.add("doubling-times")
 @dataclass(frozen=True)
-class DoublingTimes:
+class DoublingTimes(Rule):
     """Resample at steps 1, 2, 4, 8, ..."""
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = False
-    code: ClassVar[int] = IN_ADVANCE
-    label: ClassVar[str] = "doubling times"
-
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "DoublingTimes":
-        """Return the rule itself."""
-        return self
+    words: ClassVar[str] = "doubling times"
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the powers of two among the steps of a chunk; `rng` is not used."""
@@ -178,26 +204,15 @@ class DoublingTimes:
 
 @RULES.add("fixed-length")
 @dataclass(frozen=True)
-class FixedLength:
+class FixedLength(Rule):
     """Resample every `length` steps: at 1, 1 + length, 1 + 2 length, ..."""
 
     length: int = 100
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = False
-    code: ClassVar[int] = IN_ADVANCE
+    words: ClassVar[str] = "length={length}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", checked_whole("length", self.length, 1))
-
-    @property
-    def label(self) -> str:
-        """The length."""
-        return f"length={self.length}"
-
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "FixedLength":
-        """Return the rule itself."""
-        return self
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the first steps of the stretches; `rng` is not used."""
@@ -206,17 +221,10 @@ class FixedLength:
 
 @RULES.add("every-step")
 @dataclass(frozen=True)
-class EveryStep:
+class EveryStep(Rule):
     """Resample at every step."""
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = False
-    code: ClassVar[int] = IN_ADVANCE
-    label: ClassVar[str] = "every step"
-
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "EveryStep":
-        """Return the rule itself."""
-        return self
+    words: ClassVar[str] = "every step"
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return True for every step; `rng` is not used."""
@@ -225,17 +233,10 @@ class EveryStep:
 
 @RULES.add("never")
 @dataclass(frozen=True)
-class Never:
+class Never(Rule):
     """Resample at step 1 and never again."""
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = False
-    code: ClassVar[int] = IN_ADVANCE
-    label: ClassVar[str] = "never"
-
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "Never":
-        """Return the rule itself."""
-        return self
+    words: ClassVar[str] = "never"
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return True for step 1 alone; `rng` is not used."""
@@ -244,95 +245,40 @@ class Never:
 
 @RULES.add("tsde")
 @dataclass(frozen=True)
-class TSDEStops:
+class TSDEStops(Rule):
     """Resample when the pseudo-episode outlasts the one before it, or a visit count doubles."""
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = True
-    code: ClassVar[int] = TSDE_STOPS
-    label: ClassVar[str] = "TSDE"
+    words: ClassVar[str] = "TSDE"
 
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "TSDEStops":
-        """Return the rule itself."""
-        return self
-
-    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
-        """Raise: the rule depends on the data."""
-        raise _needs_counts("TSDE")
+    @staticmethod
+    def stops(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+        """Return whether step t begins a new pseudo-episode."""
+        return t > start + previous or visits > 2 * before
 
 
 @RULES.add("count-doubling")
 @dataclass(frozen=True)
-class CountDoubling:
+class CountDoubling(Rule):
     """Resample when the visits of a pair in this pseudo-episode reach those before it."""
 
-    has_gamma: ClassVar[bool] = False
-    needs_counts: ClassVar[bool] = True
-    code: ClassVar[int] = COUNT_DOUBLING
-    label: ClassVar[str] = "count doubling"
+    words: ClassVar[str] = "count doubling"
 
-    def resolve(self, n_states: int, n_actions: int, steps: int | None) -> "CountDoubling":
-        """Return the rule itself."""
-        return self
-
-    def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
-        """Raise: the rule depends on the data."""
-        raise _needs_counts("count doubling")
+    @staticmethod
+    def stops(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+        """Return whether step t begins a new pseudo-episode."""
+        return visits - before >= max(1, before)
 
 
-@dataclass(frozen=True)
-class Discounted:
-    """Plan for the gamma-discounted return.
-
-    Args:
-        gamma: the discount factor; None takes the rule's, at the moment of resampling.
-    """
-
-    gamma: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.gamma is not None:
-            object.__setattr__(self, "gamma", checked_gamma(self.gamma))
-
-
-@dataclass(frozen=True)
-class Average:
-    """Plan for the average reward."""
-
-
-Objective = Discounted | Average
-
-OBJECTIVES: Registry[Objective] = Registry("objective")
-OBJECTIVES.add("discounted")(Discounted)
-OBJECTIVES.add("average")(Average)
-
-
-@jit
-def stops(code: int, t: int, start: int, previous_length: int, visits: int, before: int) -> bool:
-    """Return whether a count rule ends the pseudo-episode at the start of step t.
-
-    Args:
-        code: TSDE_STOPS or COUNT_DOUBLING.
-        t: the step about to be taken.
-        start: t_k, the first step of the current pseudo-episode.
-        previous_length: T_(k-1), the length of the pseudo-episode before it (T_0 = 1).
-        visits: N_t of the pair visited at step t - 1.
-        before: N_(t_k) of the same pair.
-    """
-    if code == TSDE_STOPS:
-        return t > start + previous_length or visits > 2 * before
-    return visits - before >= max(1, before)
-
-
-def checked_rule(rule: Rule) -> Rule:
+def checked_rule(rule: Any) -> Rule:
     """Return `rule`, or raise if it is not one."""
-    if isinstance(rule, type) or not hasattr(rule, "arrays"):
-        raise ValueError(f"rule must be one such as Bernoulli(0.99), not {rule!r}")
+    if not isinstance(rule, Rule):
+        raise ValueError(
+            f"rule must be one such as Bernoulli(0.99), or of a subclass of cpsrl.Rule, not "
+            f"{rule!r}"
+        )
+    if (type(rule).arrays is Rule.arrays) == (rule.stops is None):
+        raise ValueError(
+            f"the rule {rule.label!r} must have `arrays`, if it is known in advance, or else a "
+            "test `stops`, and not both"
+        )
     return rule
-
-
-def _needs_counts(name: str) -> ValueError:
-    return ValueError(
-        f"the {name} rule is decided by the visit counts of state-action pairs, which only a table "
-        "has; choose a rule that does not look at the data, such as bernoulli"
-    )

@@ -6,7 +6,7 @@ import pytest
 import cpsrl
 from cpsrl import PSRL, Average, Bernoulli, Discounted, Prior, Sizes
 from cpsrl.agents.psrl import RESAMPLES
-from cpsrl.posterior import KnownRewards
+from cpsrl.beliefs import KnownRewards
 from cpsrl.resampling import DoublingTimes, TSDEStops
 
 

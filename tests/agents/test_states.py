@@ -6,7 +6,7 @@ import scipy.sparse
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.agents.registry import described
+from cpsrl.agents.agent import described
 
 RIVER = cpsrl.environment("riverswim")
 AGENTS = [

@@ -10,8 +10,8 @@ from cpsrl.agents import AGENTS
 from cpsrl.mdp import Simulator
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
-from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
 
 TABULAR = [name for name in AGENTS.names() if not getattr(AGENTS.make(name), "packages", ())]
 every = pytest.mark.parametrize("name", TABULAR)
@@ -57,7 +57,7 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
         streams = Streams(0, 3)
         simulator, agent = Simulator(mdp, streams), spec.start(mdp, streams)
         recorder = Recorder(runs.times, resample_times=True, trajectory=True)
-        live = Live(agent, simulator)
+        live = Run(agent, simulator)
         readable.advance(live, recorder, steps, lambda n: None, GO_ON)
         assert equal(recorder.trajectory(simulator.state), runs.trajectory[0])
         assert np.array_equal(recorder.resample_times, runs.resample_times[0])

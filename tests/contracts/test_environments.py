@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cpsrl.environments import ENVIRONMENTS, environment, environments
-from cpsrl.files import read_mdp, write_mdp
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.files import write_mdp
 from cpsrl.planning import solve_average
 
 every = pytest.mark.parametrize("name", environments())
@@ -86,7 +87,7 @@ def test_the_model_is_the_same_every_time(name):
 def test_comes_back_from_a_file_as_it_was(name, suffix, tmp_path):
     mdp = environment(name)
     write_mdp(mdp, tmp_path / f"mdp{suffix}")
-    back = read_mdp(tmp_path / f"mdp{suffix}")
+    back = TabularMDP.load(tmp_path / f"mdp{suffix}")
     np.testing.assert_array_equal(back.dense, mdp.dense)
     np.testing.assert_array_equal(back.rewards, mdp.rewards)
     np.testing.assert_array_equal(back.initial, mdp.initial)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cpsrl.agents import AGENTS
 from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
 from cpsrl.experiments.spec import make_agent, make_environment
-from cpsrl.resampling import Average, Bernoulli
+from cpsrl.objectives import Average
+from cpsrl.resampling import Bernoulli
 
 MINIMAL = """
 name = "small"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.planning import chain
+from cpsrl.planning import evaluation
 
 STAY, GO = 0, 1
 
@@ -74,7 +74,7 @@ def test_the_optimum_may_be_passed_in():
 def test_the_gap_of_a_policy_is_that_of_its_gain():
     mdp = cpsrl.environment("random", n_states=120, n_actions=3, concentration=2.0, seed=1)
     found = cpsrl.planning_gap(mdp, 0.2)
-    gain = chain.gain_and_bias(mdp, found.policy)[0]
+    gain = evaluation.gain_and_bias(mdp, found.policy)[0]
     np.testing.assert_allclose(found.gain, gain, atol=1e-10)
     assert found.gap == pytest.approx(float(np.max(cpsrl.solve_average(mdp).gain - gain)), abs=1e-9)
     assert found.gap > 0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import cpsrl
+from beliefs.by_formula import FormulaBelief, plan_by_value_iteration
 from cpsrl import PSRL, Average, Bernoulli
-from posterior.by_formula import FormulaBelief, plan_by_value_iteration
 
 SEEDS = 200
 

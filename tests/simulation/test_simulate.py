@@ -12,8 +12,8 @@ from cpsrl.mdp import Simulator
 from cpsrl.planning import discounted_value, solve_discounted
 from cpsrl.seeding import Streams
 from cpsrl.simulation import tabular
-from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
 
 RIVER = cpsrl.environment("riverswim")
 
@@ -79,7 +79,7 @@ def test_chunks_do_not_matter():
         simulator = Simulator(RIVER, streams)
         recorder = Recorder(np.arange(50, 1001, 50), chunk, trajectory=True, resample_times=True)
         taken = []
-        live = Live(agent, simulator)
+        live = Run(agent, simulator)
         tabular.advance(live, recorder, 1000, taken.append, np.zeros(1, np.int64))
         assert sum(taken) == live.step == 1000
         found.append((recorder, live.reward_sum, simulator.state, streams.state()))

@@ -14,7 +14,7 @@ from cpsrl import (
     solve_average,
     span,
 )
-from cpsrl.posterior.gamma import small_gamma
+from cpsrl.beliefs.gamma import small_gamma
 from cpsrl.seeding import stream
 from cpsrl.theory.bayes import _true_mdp, bayesian_runs, draw_capped
 

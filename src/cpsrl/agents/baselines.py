@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS, check_state, described, sizes_of
-from cpsrl.checks import checked_index, checked_whole
-from cpsrl.mdp import Ints, TabularMDP
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes, Sizes, checked_transition
+from cpsrl.types import Ints
 
 
 @jit
@@ -23,8 +23,10 @@ def choose(policy: Ints, n_actions: int, state: int, rng: np.random.Generator) -
     return int(rng.random() * n_actions)
 
 
-class FixedAgent:
+class FixedAgent(LiveAgent):
     """A live agent that follows `policy` `(S,)`, or, where it is empty, acts at random."""
+
+    kept: ClassVar = ("step", "action")
 
     def __init__(
         self,
@@ -42,45 +44,34 @@ class FixedAgent:
         self.policy = policy
         self.streams = streams
         self.step = 1
-        self._action: int | None = None
+        self.action: int | None = None
 
     def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
-        if self._action is None or len(self.policy):
+        if self.action is None or len(self.policy):
             place = state if len(self.policy) else 0
             rng = self.streams.action
-            self._action = int(choose(self.policy, self.sizes.n_actions, place, rng))
-        return self._action
+            self.action = int(choose(self.policy, self.sizes.n_actions, place, rng))
+        return self.action
 
     def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Move time on."""
         checked_transition(self.sizes, state, action, reward, next_state)
-        self._action = None
+        self.action = None
         self.step += 1
 
-    def state(self) -> dict[str, Any]:
-        """Return all that a new agent needs to go on from here."""
-        return {
-            "step": self.step,
-            "action": self._action,
-            "spec": described(self.spec),
-            "streams": self.streams.state(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, "step", "action")
-        step, action = checked_whole("the stored step", state["step"], 1), state["action"]
-        if action is not None:
-            action = checked_index("the stored action", action, self.sizes.n_actions)
-        self.streams.restore(state["streams"])
-        self.step, self._action = step, action
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if there is no such step or action."""
+        action = values["action"]
+        if values["step"] < 1 or not (action is None or action in range(self.sizes.n_actions)):
+            raise ValueError(f"the stored step or action is impossible: {values}")
+        values["action"] = action if action is None else int(action)
 
 
 @AGENTS.add("random")
 @dataclass(frozen=True)
-class RandomAgent:
+class RandomAgent(Agent):
     """Every action with the same probability, at every step."""
 
     label: str = "Random"
@@ -92,7 +83,7 @@ class RandomAgent:
 
 @AGENTS.add("optimal")
 @dataclass(frozen=True)
-class OptimalAgent:
+class OptimalAgent(Agent):
     """A bias-optimal policy of the MDP, which it knows.
 
     Its expected regret tends to -h(s), minus the optimal bias of the first state.

@@ -7,19 +7,21 @@ with a random action with probability epsilon and the greedy one otherwise.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
 from cpsrl.checks import checked_number, checked_positive
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes, checked_transition
 
 
-class DifferentialQAgent:
+class DifferentialQAgent(LiveAgent):
     """A live agent; `values` `(S, A)` is Q, `reward_rate` is rbar."""
+
+    kept: ClassVar = ("values", "reward_rate", "uniform")
 
     def __init__(
         self, spec: "DifferentialQLearning", problem: TabularMDP | Sizes, streams: Streams
@@ -29,7 +31,7 @@ class DifferentialQAgent:
         self.streams = streams
         self.values = np.zeros((self.sizes.n_states, self.sizes.n_actions))
         self.reward_rate = 0.0
-        self._uniform: float | None = None
+        self.uniform: float | None = None
 
     @property
     def policy(self) -> Any:
@@ -39,10 +41,10 @@ class DifferentialQAgent:
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
-        if self._uniform is None:
-            self._uniform = self.streams.action.random()
-        if self._uniform < self.spec.epsilon:
-            return int(self._uniform / self.spec.epsilon * self.sizes.n_actions)
+        if self.uniform is None:
+            self.uniform = self.streams.action.random()
+        if self.uniform < self.spec.epsilon:
+            return int(self.uniform / self.spec.epsilon * self.sizes.n_actions)
         return int(np.argmax(self.values[state]))
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
@@ -55,32 +57,17 @@ class DifferentialQAgent:
         )
         self.values[state, action] += self.spec.alpha * delta
         self.reward_rate += self.spec.eta * self.spec.alpha * delta
-        self._uniform = None
+        self.uniform = None
 
-    def state(self) -> dict[str, Any]:
-        """Return all that a new agent needs to go on from here."""
-        return {
-            "values": self.values.copy(),
-            "reward_rate": self.reward_rate,
-            "uniform": self._uniform,
-            "spec": described(self.spec),
-            "streams": self.streams.state(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, "reward_rate", "uniform")
-        values = fitting(state, {"values": self.values})["values"]
-        reward_rate, uniform = checked_number("the reward rate", state["reward_rate"]), None
-        if state["uniform"] is not None:
-            uniform = checked_number("the uniform variate", state["uniform"], 0, 1)
-        self.streams.restore(state["streams"])
-        self.values, self.reward_rate, self._uniform = values, reward_rate, uniform
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if the uniform variate is none."""
+        if values["uniform"] is not None:
+            checked_number("the stored uniform variate", values["uniform"], 0, 1)
 
 
 @AGENTS.add("differential-q")
 @dataclass(frozen=True)
-class DifferentialQLearning:
+class DifferentialQLearning(Agent):
     """Differential Q-learning (Wan, Naik and Sutton 2021), epsilon-greedy.
 
     Args:

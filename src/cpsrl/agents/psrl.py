@@ -21,33 +21,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
+from cpsrl.agents.agent import (
+    AGENTS,
+    Agent,
+    LiveAgent,
+    check_state,
+    described,
+    fitting,
+    sizes_of,
+)
+from cpsrl.beliefs import Posterior, Prior
+from cpsrl.beliefs.belief import Belief, sample_mean_rewards
+from cpsrl.beliefs.dirichlet import sample_dense
 from cpsrl.checks import checked_index
-from cpsrl.mdp import Floats, Ints, TabularMDP
+from cpsrl.mdp import TabularMDP
+from cpsrl.objectives import Average, Discounted, Objective, checked_objective
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average, plan_discounted
-from cpsrl.posterior import Posterior, Prior
-from cpsrl.posterior.belief import Belief, sample_mean_rewards
-from cpsrl.posterior.dirichlet import sample_dense
 from cpsrl.resampling import (
-    IN_ADVANCE,
     Arrays,
-    Average,
     Bernoulli,
     CountDoubling,
-    Discounted,
     DoublingTimes,
     EveryStep,
     FixedLength,
-    Objective,
     Rule,
     TSDEStops,
     checked_rule,
-    stops,
 )
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes
+from cpsrl.types import Floats, Ints
 
+IN_ADVANCE, TSDE_STOPS, COUNT_DOUBLING = 0, 1, 2
 STEP, START, PREVIOUS, RESAMPLES, ROW, DRAWN, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
 pseudo-episode (t_0 = 0), the length of the one before it, the number of resamplings, the row
@@ -70,6 +76,14 @@ class Model(NamedTuple):
     """`(S,)`"""
     matrix: Floats
     """`(S, S)`"""
+
+
+@jit
+def stops(code: int, t: int, start: int, previous_length: int, visits: int, before: int) -> bool:
+    """Return whether a count rule ends the pseudo-episode at the start of step t."""
+    if code == TSDE_STOPS:
+        return t > start + previous_length or visits > 2 * before
+    return visits - before >= max(1, before)
 
 
 @jit
@@ -115,13 +129,16 @@ def resample_dense(
         plan_discounted(P, r, gamma, policy, model.value, model.matrix)
 
 
-class PSRLAgent:
+class PSRLAgent(LiveAgent):
     """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `posterior`."""
 
     def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
         sizes = sizes_of(problem, spec.label)
         n_states, n_actions = sizes.n_states, sizes.n_actions
-        self.rule = spec.rule.resolve(n_states, n_actions, None)
+        self.rule = spec.rule.resolve(n_states * n_actions, None)
+        self.code = (
+            0 if not self.rule.needs_counts else 1 if isinstance(self.rule, TSDEStops) else 2
+        )
         self.spec = replace(spec, rule=self.rule)
         self.average = isinstance(spec.objective, Average)
         self.gamma = fixed_gamma(spec.objective)
@@ -147,7 +164,7 @@ class PSRLAgent:
         return int(self.clock[STEP])
 
     @property
-    def resamples(self) -> int:
+    def resamples(self) -> int:  # type: ignore[override]
         """How often a model was drawn."""
         return int(self.clock[RESAMPLES])
 
@@ -186,7 +203,7 @@ class PSRLAgent:
             return
         if self.rule.needs_counts:
             visits = self.posterior.arrays.visits
-            due = stops_now(self.rule.code, self.clock, visits, self.before)
+            due = stops_now(self.code, self.clock, visits, self.before)
         else:
             resample, gamma = self.in_advance(1)
             due, self._gamma = resample[0], gamma[0]
@@ -209,7 +226,7 @@ class PSRLAgent:
                 self.policy[:] = solve_average(model, tol).policy
             else:
                 self.policy[:] = solve_discounted(model, gamma, tol).policy
-        begin_pseudo_episode(self.rule.code, self.clock, self.posterior.arrays.visits, self.before)
+        begin_pseudo_episode(self.code, self.clock, self.posterior.arrays.visits, self.before)
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here."""
@@ -247,7 +264,7 @@ def fixed_gamma(objective: Objective) -> float:
 
 @AGENTS.add("psrl")
 @dataclass(frozen=True)
-class PSRL:
+class PSRL(Agent):
     """Posterior sampling with any rule and any objective.
 
     Args:
@@ -264,8 +281,7 @@ class PSRL:
 
     def __post_init__(self) -> None:
         checked_rule(self.rule)
-        if not isinstance(self.objective, Discounted | Average):
-            raise ValueError(f"objective must be Discounted() or Average(), not {self.objective!r}")
+        checked_objective(self.objective)
         if not isinstance(self.prior, Prior):
             raise ValueError(f"prior must be a Prior(...), not {self.prior!r}")
         fixed = isinstance(self.objective, Average) or self.objective.gamma is not None
@@ -277,11 +293,11 @@ class PSRL:
         if not self.label:
             object.__setattr__(self, "label", _label(self.rule, self.objective))
 
-    def resolve(self, problem: TabularMDP | Sizes, steps: int) -> "PSRL":
+    def resolve(self, problem: TabularMDP | Sizes, steps: int | None) -> "PSRL":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        rule = self.rule.resolve(problem.n_states, problem.n_actions, steps)
-        tuned = rule.label.removeprefix(self.rule.label)
-        return replace(self, rule=rule, label=self.label + tuned)
+        rule = self.rule.resolve(problem.n_states * problem.n_actions, steps)
+        given = self.label != _label(self.rule, self.objective)
+        return replace(self, rule=rule, label=self.label if given else "")
 
     def check(self, problem: TabularMDP | Sizes) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
@@ -311,26 +327,25 @@ def ContinuingPSRL(
         label: what to call the agent.
     """
     rule = Bernoulli(gamma=gamma, schedule=schedule, horizon=horizon)
-    label = label or f"Continuing PSRL, {rule.label}"
     return PSRL(rule, Discounted(), prior or Prior(), label)
 
 
 @AGENTS.add("tsde")
 def TSDE(prior: Prior | None = None, label: str = "") -> PSRL:
     """Thompson sampling with dynamic episodes (Ouyang et al. 2017)."""
-    return PSRL(TSDEStops(), Average(), prior or Prior(), label or "TSDE")
+    return PSRL(TSDEStops(), Average(), prior or Prior(), label)
 
 
 @AGENTS.add("ds-psrl")
 def DSPSRL(prior: Prior | None = None, label: str = "") -> PSRL:
     """Deterministically scheduled PSRL (Theocharous et al. 2018): resample at 1, 2, 4, 8, ..."""
-    return PSRL(DoublingTimes(), Average(), prior or Prior(), label or "DS-PSRL")
+    return PSRL(DoublingTimes(), Average(), prior or Prior(), label)
 
 
 @AGENTS.add("count-doubling-psrl")
 def CountDoublingPSRL(prior: Prior | None = None, label: str = "") -> PSRL:
     """PSRL that resamples when a visit count doubles (Osband, Russo and Van Roy 2013)."""
-    return PSRL(CountDoubling(), Average(), prior or Prior(), label or "Count-doubling PSRL")
+    return PSRL(CountDoubling(), Average(), prior or Prior(), label)
 
 
 @AGENTS.add("fixed-length-psrl")
@@ -349,9 +364,18 @@ def EveryStepPSRL(gamma: float | None = None, prior: Prior | None = None, label:
     return PSRL(EveryStep(), objective, prior or Prior(), label)
 
 
+NAMES = {
+    (Bernoulli, Discounted()): "Continuing PSRL, {rule}",
+    (TSDEStops, Average()): "TSDE",
+    (DoublingTimes, Average()): "DS-PSRL",
+    (CountDoubling, Average()): "Count-doubling PSRL",
+}
+"""What the known settings are called."""
+
+
 def _label(rule: Rule, objective: Objective) -> str:
-    if isinstance(objective, Average):
-        return f"PSRL, {rule.label}, average"
-    if objective.gamma is None:
-        return f"PSRL, {rule.label}"
-    return f"PSRL, {rule.label}, discounted {objective.gamma:g}"
+    """Return what the agent of these parts is called where its user gives it no label."""
+    known = NAMES.get((type(rule), objective))
+    if known is None:
+        known = "PSRL, {rule}" if objective == Discounted() else "PSRL, {rule}, {objective}"
+    return known.format(rule=rule.label, objective=objective.label)

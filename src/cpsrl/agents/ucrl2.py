@@ -17,11 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.registry import AGENTS, check_state, described, fitting, sizes_of
-from cpsrl.checks import checked_number, checked_whole
-from cpsrl.mdp import GAUSSIAN, Floats, Ints, TabularMDP
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.checks import checked_number
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.simulator import GAUSSIAN
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes, checked_transition
+from cpsrl.types import Floats, Ints
 
 MOST_STATES = 2000
 
@@ -84,8 +86,12 @@ def optimistic_mean(row: Floats, radius: float, value: Floats, order: Ints) -> f
     return float(total)
 
 
-class UCRL2Agent:
+class UCRL2Agent(LiveAgent):
     """A live UCRL2 agent; `policy` `(S,)` is that of the current episode."""
+
+    kept: ClassVar = (
+        "step", "resamples", "counts", "reward_sums", "visits", "before", "policy"
+    )  # fmt: skip
 
     def __init__(self, spec: "UCRL2", problem: TabularMDP | Sizes, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
@@ -136,38 +142,19 @@ class UCRL2Agent:
         self.visits[state, action] += 1
         self.step += 1
 
-    def state(self) -> dict[str, Any]:
-        """Return all that a new agent needs to go on from here."""
-        arrays = {name: getattr(self, name).copy() for name in self._arrays}
-        return arrays | {
-            "step": self.step,
-            "resamples": self.resamples,
-            "spec": described(self.spec),
-            "streams": self.streams.state(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, "step", "resamples")
-        arrays = fitting(state, {name: getattr(self, name) for name in self._arrays})
-        policy, sums = arrays["policy"], arrays["reward_sums"]
-        counts = [arrays[name] for name in ("counts", "visits", "before")]
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if counts, rewards, step or policy are impossible."""
+        policy = values["policy"]
         sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
-        if not sound or not np.isfinite(sums).all() or any((n < 0).any() for n in counts):
+        counts = [values[name] for name in ("counts", "visits", "before")]
+        finite = np.isfinite(values["reward_sums"]).all() and values["step"] >= 1
+        if not sound or not finite or any((n < 0).any() for n in counts):
             raise ValueError("the stored counts or policy are damaged")
-        step = checked_whole("the stored step", state["step"], 1)
-        resamples = checked_whole("the stored number of resamplings", state["resamples"])
-        self.streams.restore(state["streams"])
-        self.step, self.resamples = step, resamples
-        for name, array in arrays.items():
-            setattr(self, name, array)
-
-    _arrays: ClassVar = ("counts", "reward_sums", "visits", "before", "policy")
 
 
 @AGENTS.add("ucrl2")
 @dataclass(frozen=True)
-class UCRL2:
+class UCRL2(Agent):
     """UCRL2 (Jaksch, Ortner and Auer 2010), for rewards in [0, 1].
 
     Args:

@@ -39,12 +39,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl.agents import AGENTS
+from cpsrl.beliefs import KnownRewards, NormalGamma, Prior
 from cpsrl.checks import checked_whole
 from cpsrl.environments import environment
 from cpsrl.mdp import TabularMDP
-from cpsrl.posterior import KnownRewards, NormalGamma, Prior
+from cpsrl.objectives import OBJECTIVES
 from cpsrl.registry import Registry, unknown
-from cpsrl.resampling import OBJECTIVES, RULES
+from cpsrl.resampling import RULES
 from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
 
 PRIORS: Registry[Prior] = Registry("prior")

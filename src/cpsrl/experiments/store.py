@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.files import whole_file
+from cpsrl.atomic import whole_file
 
 FORMAT = 1
 PATIENCE = (0.0, 0.05, 0.2)

@@ -1,14 +1,14 @@
 """Exact planning: discounted and average reward, chains, structure, and whether gamma suffices."""
 
 from cpsrl.planning.average import AverageSolution, solve_average
-from cpsrl.planning.chain import (
+from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
+from cpsrl.planning.evaluation import (
     discounted_value,
     gain_and_bias,
     policy_chain,
     span,
     stationary_distribution,
 )
-from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
 from cpsrl.planning.structure import (
     AveragingTime,
     Classification,

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
+from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import kernels, sweeps
-from cpsrl.planning.chain import factored, policy_chain
 from cpsrl.planning.discounted import EPS, checked_tolerance, first_policy, iterate, run_sweeps
+from cpsrl.planning.evaluation import factored, policy_chain
+from cpsrl.types import Floats, Ints
 
 TRIAL_SWEEPS, MORE_SWEEPS = 8, 60
 START_GAMMA, START_SWEEPS = 0.999, 24
@@ -74,7 +75,7 @@ def solve_average(
     """
     checked_tolerance(tol)
     choice = first_policy(mdp, policy)
-    if mdp.n_states > SMALL:
+    if mdp.n_states > DENSE_PLANNING:
         if not bias_optimal and (found := _sweep(mdp, tol, choice)) is not None:
             return found
         run_sweeps(mdp, START_GAMMA, 0.0, START_SWEEPS, np.zeros(mdp.n_states), choice)

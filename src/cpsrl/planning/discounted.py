@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cpsrl.checks import checked_gamma
-from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
+from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import kernels, sweeps
-from cpsrl.planning.chain import checked_policy, discounted_value
+from cpsrl.planning.evaluation import checked_policy, discounted_value
+from cpsrl.types import Floats, Ints
 
 SWEEPS, MORE_SWEEPS = 120, 5000
 """Bellman steps (each with up to 128 policy steps) before policy iteration takes over, and the
@@ -61,7 +62,7 @@ def solve_discounted(
     gamma = checked_gamma(gamma)
     checked_tolerance(tol)
     choice = first_policy(mdp, policy)
-    if mdp.n_states <= SMALL:
+    if mdp.n_states <= DENSE_PLANNING:
         value = np.empty(mdp.n_states)
         scratch = np.empty((mdp.n_states, mdp.n_states))
         kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, choice, value, scratch)

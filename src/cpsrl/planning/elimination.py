@@ -22,7 +22,7 @@ diagonal; an anchor has 0 there.
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
+from cpsrl.types import Floats, Ints
 
 RARE = 1e-3
 

@@ -12,8 +12,8 @@ Arrays: `P` (S, A, S), `r` (S, A), `policy` (S,) int64 (the start, and on return
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
 from cpsrl.planning.elimination import evaluate_average, evaluate_leaving
+from cpsrl.types import Floats, Ints
 
 MOST_ITERATIONS = 1000
 ROUNDING = 4e-15

@@ -16,10 +16,11 @@ import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
-from cpsrl.mdp import SMALL, Floats, Ints, TabularMDP
+from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import elimination
 from cpsrl.planning.average import expected_change
-from cpsrl.planning.chain import closed_classes, factored, policy_chain, span, sparse_lu
+from cpsrl.planning.evaluation import closed_classes, factored, policy_chain, span, sparse_lu
+from cpsrl.types import Floats, Ints
 
 EXACT_DIAMETER_STATES = 2000
 
@@ -119,7 +120,7 @@ def hitting_times(mdp: TabularMDP, target: int, reach: Any) -> Floats:
     nearer = steps[matrix.indices] < steps[row // n_actions]
     weight = np.bincount(row[nearer], matrix.data[nearer], n_states * n_actions)
     policy = np.argmax(weight.reshape(n_states, n_actions), axis=1)
-    evaluate = _dense_times if n_states <= 2 * SMALL else _sparse_times
+    evaluate = _dense_times if n_states <= 2 * DENSE_PLANNING else _sparse_times
     times = evaluate(mdp, policy, target)
     while np.isfinite(times).all():
         change = expected_change(mdp, times) + 1

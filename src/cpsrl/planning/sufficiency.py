@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpsrl.checks import checked_gamma
-from cpsrl.mdp import Floats, Ints, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning.average import AverageSolution, solve_average
 from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
+from cpsrl.types import Floats, Ints
 
 TIE = 1e-11
 GAP = 1e-9

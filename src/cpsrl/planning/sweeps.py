@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
 from cpsrl.planning.kernels import dot
+from cpsrl.types import Floats, Ints
 
 PROGRESS, PATIENCE = 0.8, 8
 """A Bellman step that leaves more than this share of max d - min d is idle; after so many idle

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from cpsrl.mdp import Ints
-from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
+from cpsrl.types import Ints
 
 
 def advance(
-    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
 ) -> None:
-    """Take steps with anything that has `act` and `observe` (see `live.Advance`)."""
-    agent, simulator, tape = live.agent, live.simulator, recorder.tape
-    first, mark = live.step + 1, 0
+    """Take steps with anything that has `act` and `observe` (see `run.Loop`)."""
+    agent, simulator, tape = run.agent, run.simulator, recorder.tape
+    first, mark = run.step + 1, 0
     begun = first
     for t in range(first, first + steps):
         if stop[0]:
@@ -22,15 +22,15 @@ def advance(
         action = agent.act(state)
         reward, next_state = simulator.step(action)
         agent.observe(state, action, reward, next_state)
-        live.reward_sum += reward
-        live.step = t
+        run.reward_sum += reward
+        run.step = t
         if len(tape.resampled):
             tape.resampled[t - begun] = resamples_of(agent) > resamples
         if len(tape.states):
             tape.states[t - begun], tape.actions[t - begun] = state, action
             tape.rewards[t - begun] = reward
         if mark < len(tape.marks) and tape.marks[mark] == t:
-            tape.reward_sums[mark], tape.resamples[mark] = live.reward_sum, resamples_of(agent)
+            tape.reward_sums[mark], tape.resamples[mark] = run.reward_sum, resamples_of(agent)
             mark += 1
         if t + 1 == first + steps or t + 1 - begun == recorder.chunk:
             recorder.collect(begun, t + 1 - begun)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.mdp import Floats, Ints
+from cpsrl.types import Floats, Ints
 
 CHUNK = 1 << 16
 """The most steps taken at once. A call of a kernel costs about 100 us before its first step."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.mdp import Floats, Ints
 from cpsrl.registry import unknown
+from cpsrl.types import Floats, Ints
 
 LOG_POINTS = 32
 """Points of the "log" grid in every decade."""

@@ -12,17 +12,17 @@ import numpy as np
 
 from cpsrl._compile import announce_compilation
 from cpsrl.agents.baselines import FixedAgent
-from cpsrl.agents.ensemble import EnsembleAgent
 from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.checks import checked_index, checked_number, checked_whole
-from cpsrl.mdp import Floats, Ints, Simulator, TabularMDP
+from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import discounted_value, solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average
 from cpsrl.seeding import Streams
-from cpsrl.simulation import deep, fixed, readable, tabular
-from cpsrl.simulation.live import Advance, Live
+from cpsrl.simulation import readable, tabular, walk
 from cpsrl.simulation.recording import Loss, Recorder
+from cpsrl.simulation.run import LOOPS, Run
 from cpsrl.simulation.runs import Runs, record_steps
+from cpsrl.types import Floats, Ints
 
 FORMAT = 2
 STATE_KEYS = {"format", "seed", "run", "step", "environment_state", "reward_sum", "gain"}
@@ -30,12 +30,8 @@ STATE_KEYS |= {"discounted_regret", "spec", "streams", "agent"}
 MOST_RUN = np.iinfo(np.int64).max
 POLL_SECONDS = 0.1
 
-COMPILED: dict[type, Advance] = {
-    PSRLAgent: tabular.advance,
-    FixedAgent: fixed.advance,
-    EnsembleAgent: deep.advance,
-}
-"""The compiled loops, by the agents they are for; all others run in the readable one."""
+LOOPS[PSRLAgent] = tabular.advance
+LOOPS[FixedAgent] = walk.advance
 
 _slower_said: set[str] = set()
 
@@ -96,7 +92,7 @@ def simulate(
             )
     if isinstance(lives[0].agent, PSRLAgent):
         announce_compilation(tabular.run_chunk)
-    elif type(lives[0].agent) not in COMPILED:
+    elif type(lives[0].agent) not in LOOPS:
         _say_slower(_label(spec))
     recorders = [
         Recorder(
@@ -132,7 +128,7 @@ def simulate(
 
 
 def _all(
-    lives: list[Live],
+    lives: list[Run],
     recorders: list[Recorder],
     steps: int,
     threads: int | None,
@@ -150,7 +146,7 @@ def _all(
             taken[i] += n
 
         live, recorder = lives[i], recorders[i]
-        loop = COMPILED.get(type(live.agent), readable.advance)
+        loop = LOOPS.get(type(live.agent), readable.advance)
         loop(live, recorder, steps, count, stop)
         live.discounted_regret = recorder.lost if recorder.loss else None
 
@@ -172,22 +168,22 @@ def _all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any] | None) -> Live:
+def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any] | None) -> Run:
     """Return a run at its first step, or where `state` left it."""
     streams = Streams(seed, run)
     simulator = Simulator(mdp, streams)
     agent = spec.start(mdp, streams) if hasattr(spec, "start") else copy.deepcopy(spec)
     if state is None:
-        return Live(agent, simulator, float(_gains(mdp)[simulator.state]))
+        return Run(agent, simulator, float(_gains(mdp)[simulator.state]))
     if not hasattr(agent, "restore"):
         raise ValueError(f"{_label(spec)} has no restore(state), so its runs cannot be carried on")
     owned = {"spec": state["spec"], "streams": state["streams"]} if state["spec"] else {}
     agent.restore({**state["agent"], **owned})
-    if type(agent) in COMPILED and agent.step != state["step"] + 1:
+    if type(agent) in LOOPS and agent.step != state["step"] + 1:
         raise ValueError("the state is damaged: agent and run are not at the same step")
     streams.restore(state["streams"])
     simulator.state = state["environment_state"]
-    return Live(
+    return Run(
         agent,
         simulator,
         state["gain"],
@@ -250,7 +246,7 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
         raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
 
 
-def _states(lives: list[Live], numbers: list[int], seed: int) -> tuple[dict[str, Any], ...] | None:
+def _states(lives: list[Run], numbers: list[int], seed: int) -> tuple[dict[str, Any], ...] | None:
     """Return what each run needs to go on; None where the agents do not say."""
     states = []
     for live, run in zip(lives, numbers, strict=True):
@@ -297,7 +293,7 @@ def _gains(mdp: TabularMDP) -> Floats:
     return solve_average(mdp).gain
 
 
-def _loss(live: Live, mdp: TabularMDP) -> Loss:
+def _loss(live: Run, mdp: TabularMDP) -> Loss:
     """Return the regret of a pseudo-episode: V*(s) - V_pi(s), gamma-discounted, in `mdp`."""
     if not isinstance(live.agent, PSRLAgent) or live.agent.average:
         raise ValueError("the discounted regret is that of an agent that plans discounted")

@@ -18,6 +18,7 @@ from cpsrl._compile import jit
 from cpsrl.agents.psrl import (
     DRAWN,
     DUE,
+    IN_ADVANCE,
     RESAMPLES,
     ROW,
     START,
@@ -28,11 +29,12 @@ from cpsrl.agents.psrl import (
     resample_dense,
     stops_now,
 )
-from cpsrl.mdp import NO_NOISE, Floats, Ints, TabularMDP, draw_next, draw_reward
-from cpsrl.posterior.belief import Belief, observe_dense, observe_sparse
-from cpsrl.resampling import IN_ADVANCE
-from cpsrl.simulation.live import Live
+from cpsrl.beliefs.belief import Belief, observe_dense, observe_sparse
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.simulator import NO_NOISE, draw_next, draw_reward
 from cpsrl.simulation.recording import Recorder, Tape
+from cpsrl.simulation.run import Run
+from cpsrl.types import Floats, Ints
 
 DONE, PAUSED, STOPPED = 0, 1, 2
 
@@ -193,11 +195,11 @@ def run_chunk(
 
 
 def advance(
-    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
 ) -> None:
-    """Take steps with a `PSRLAgent` (see `live.Advance`)."""
-    agent: PSRLAgent = live.agent
-    simulator = live.simulator
+    """Take steps with a `PSRLAgent` (see `run.Loop`)."""
+    agent: PSRLAgent = run.agent
+    simulator = run.simulator
     world = world_of(simulator.mdp)
     streams = simulator.streams
     pause = recorder.loss is not None or not agent.posterior.is_dense
@@ -211,14 +213,14 @@ def advance(
         agent.posterior.reserve(n)
         status, reported = PAUSED, 0
         while status == PAUSED:
-            status, state, live.reward_sum, mark = run_chunk(
+            status, state, run.reward_sum, mark = run_chunk(
                 world,
                 agent.posterior.arrays,
                 agent.model,
                 agent.policy,
                 agent.clock,
                 agent.before,
-                agent.rule.code,
+                agent.code,
                 agent.average,
                 agent.gamma,
                 resample,
@@ -226,7 +228,7 @@ def advance(
                 first,
                 n,
                 state,
-                live.reward_sum,
+                run.reward_sum,
                 mark,
                 recorder.tape,
                 pause,
@@ -245,5 +247,5 @@ def advance(
                 recorder.add_loss(state, agent.policy, used)
         recorder.collect(first, n)
         simulator.state = state
-        live.step += n
+        run.step += n
         steps -= n

@@ -23,15 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl._compile import announce_compilation, jit
-from cpsrl.mdp import Floats, Ints, TabularMDP, draw_next
+from cpsrl.beliefs.dirichlet import sample_dense
+from cpsrl.beliefs.gamma import SmallGamma, small_gamma
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.simulator import draw_next
 from cpsrl.planning import solve_average, solve_discounted, span
 from cpsrl.planning.average import expected_change
 from cpsrl.planning.kernels import discounted_policy_value, plan_average, plan_discounted
-from cpsrl.posterior.dirichlet import sample_dense
-from cpsrl.posterior.gamma import SmallGamma, small_gamma
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation.tabular import World, world_of
+from cpsrl.types import Floats, Ints
 
 SAME_GAIN = 1e-9
 """An MDP whose optimal gains differ by more than this is not taken as weakly communicating."""
@@ -263,7 +265,7 @@ def bayesian_runs(
         progress: called with the number of steps just taken.
     """
     marks = np.array([steps]) if times is None else np.asarray(times, np.int64)
-    coin = rule.resolve(n_states, n_actions, steps)
+    coin = rule.resolve(n_states * n_actions, steps)
     parameter = 1 / n_states if alpha is None else alpha
     agent_parameter = parameter if believed is None else believed
     announce_compilation(observed_run)

@@ -61,9 +61,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cpsrl.checks import checked_gamma, checked_whole
-from cpsrl.mdp import Floats
 from cpsrl.registry import unknown
 from cpsrl.resampling import Bernoulli
+from cpsrl.types import Floats
 
 VERSIONS = ("paper", "corrected", "sharp")
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
-from cpsrl.mdp import Floats
+from cpsrl.types import Floats
 
 LEVEL = 0.99
 Details = dict[str, Any]

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpsrl.checks import checked_gamma
-from cpsrl.mdp import Floats, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.average import expected_change
 from cpsrl.simulation import Runs
+from cpsrl.types import Floats
 
 
 @dataclass(frozen=True)

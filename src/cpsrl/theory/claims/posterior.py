@@ -6,7 +6,7 @@ import numpy as np
 
 from cpsrl.environments import environment
 from cpsrl.planning import discounted_value, solve_discounted
-from cpsrl.planning.chain import policy_chain
+from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.theory.bayes import Draws, bayesian_runs

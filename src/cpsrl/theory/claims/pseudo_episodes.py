@@ -5,13 +5,14 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from cpsrl.environments import environment
-from cpsrl.mdp import Floats, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning import discounted_value, solve_average
-from cpsrl.planning.chain import policy_chain
+from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.theory.bounds import expected_pseudo_episodes
 from cpsrl.theory.evidence import LEVEL, Effort, Verdict, claim, critical_z, z_score
+from cpsrl.types import Floats
 
 ROUNDING = 1e-9
 """The relative error that linear algebra in float64 is allowed."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from cpsrl.agents import PSRL
 from cpsrl.environments import environment
-from cpsrl.mdp import Floats
+from cpsrl.objectives import Average, Discounted
 from cpsrl.planning import planning_gap
-from cpsrl.resampling import Average, Bernoulli, Discounted
+from cpsrl.resampling import Bernoulli
 from cpsrl.simulation import simulate
 from cpsrl.theory.bayes import Draws, bayesian_runs
 from cpsrl.theory.bounds import VERSIONS, theorem_4_1, theorem_4_2
@@ -29,6 +29,7 @@ from cpsrl.theory.evidence import (
     upper_mean,
     z_score,
 )
+from cpsrl.types import Floats
 
 STATES, ACTIONS, CAP = 5, 2, 10.0
 FASTEST = 0.6

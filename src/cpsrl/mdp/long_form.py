@@ -29,18 +29,20 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse
 
-from cpsrl.mdp import BERNOULLI, NO_NOISE, ROW_SUM_TOLERANCE, Floats, Ints, TabularMDP
+from cpsrl.mdp.simulator import BERNOULLI, NO_NOISE
 from cpsrl.registry import unknown
+from cpsrl.types import Floats, Ints
 
 LABELS = ("state", "action", "next_state")
 NEEDED = (*LABELS, "probability", "reward")
 COLUMNS = (*NEEDED, "noise", "initial")
 
-SMALL = 250_000
+ROW_SUM_TOLERANCE = 1e-8
+DENSE_ENTRIES = 250_000
 """Number of entries up to which a table is read as a dense model, whatever its zeros."""
 
 
-def write_csv(mdp: TabularMDP, file: IO[bytes]) -> None:
+def write_csv(mdp: Any, file: IO[bytes]) -> None:
     """Write the table of `mdp` as comma-separated text."""
     from pyarrow import csv as arrow_csv
 
@@ -49,15 +51,15 @@ def write_csv(mdp: TabularMDP, file: IO[bytes]) -> None:
     arrow_csv.write_csv(table, file, arrow_csv.WriteOptions(include_header=False))
 
 
-def write_parquet(mdp: TabularMDP, file: IO[bytes]) -> None:
+def write_parquet(mdp: Any, file: IO[bytes]) -> None:
     """Write the table of `mdp` as Parquet."""
     from pyarrow import parquet
 
     parquet.write_table(_table_of(mdp), file)
 
 
-def read_csv(path: Path) -> TabularMDP:
-    """Return the MDP of a `.csv` file."""
+def read_csv(path: Path) -> dict[str, Any]:
+    """Return the arguments of the MDP of a `.csv` file."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -75,11 +77,11 @@ def read_csv(path: Path) -> TabularMDP:
         )
     except pa.ArrowInvalid as error:
         raise ValueError(_csv_complaint(path, header, str(error))) from None
-    return _mdp_of(_Table(table, lambda i: f"line {_line(path, i)}"), path.stem)
+    return _arguments_of(_Table(table, lambda i: f"line {_line(path, i)}"), path.stem)
 
 
-def read_parquet(path: Path) -> TabularMDP:
-    """Return the MDP of a `.parquet` file."""
+def read_parquet(path: Path) -> dict[str, Any]:
+    """Return the arguments of the MDP of a `.parquet` file."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -88,10 +90,10 @@ def read_parquet(path: Path) -> TabularMDP:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"not a whole Parquet file: {error}") from None
     _check_columns(table.column_names)
-    return _mdp_of(_Table(table, lambda i: f"row {i + 1}"), path.stem)
+    return _arguments_of(_Table(table, lambda i: f"row {i + 1}"), path.stem)
 
 
-def _table_of(mdp: TabularMDP) -> Any:
+def _table_of(mdp: Any) -> Any:
     """Return the table of `mdp`, or say why it has none."""
     import pyarrow as pa
 
@@ -313,8 +315,8 @@ def _noise_of(table: _Table, rows: _Rows) -> Any:
     return deviation.reshape(rows.n_states, rows.n_actions)
 
 
-def _mdp_of(table: _Table, name: str) -> TabularMDP:
-    """Return the MDP of a table."""
+def _arguments_of(table: _Table, name: str) -> dict[str, Any]:
+    """Return the arguments of the MDP of a table."""
     if table.table.num_rows == 0:
         raise ValueError("there is no transition in it")
     rows = _rows_of(table)
@@ -343,14 +345,14 @@ def _mdp_of(table: _Table, name: str) -> TabularMDP:
     transitions: Any = scipy.sparse.csr_array(
         (probability, rows.successor, rows.indptr), shape=(len(starts), rows.n_states)
     )
-    if len(starts) * rows.n_states <= max(SMALL, 4 * len(probability)):
+    if len(starts) * rows.n_states <= max(DENSE_ENTRIES, 4 * len(probability)):
         transitions = transitions.toarray().reshape(*shape, rows.n_states)
-    return TabularMDP(
-        transitions,
-        mean.reshape(shape),
-        noise=noise,
-        initial=initial,
-        state_names=rows.state_names,
-        action_names=rows.action_names,
-        name=name,
-    )
+    return {
+        "transitions": transitions,
+        "rewards": mean.reshape(shape),
+        "noise": noise,
+        "initial": initial,
+        "state_names": rows.state_names,
+        "action_names": rows.action_names,
+        "name": name,
+    }

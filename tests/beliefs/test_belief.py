@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
+from beliefs.by_formula import FormulaBelief
 from cpsrl import Sizes, TabularMDP
-from cpsrl.posterior import KnownRewards, NormalGamma, Posterior, Prior, belief
-from posterior.by_formula import FormulaBelief
+from cpsrl.beliefs import KnownRewards, NormalGamma, Posterior, Prior, belief
 
 SIZES = Sizes(5, 2)
 DRAWS = 4000
@@ -114,8 +114,8 @@ def test_no_row_is_lost_at_a_hundred_thousand_states():
     n_states = 100_000
     shapes = np.full((1, n_states), 1 / n_states)
     row = np.empty_like(shapes)
-    from cpsrl.posterior.dirichlet import sample_dense
-    from cpsrl.posterior.gamma import small_gamma
+    from cpsrl.beliefs.dirichlet import sample_dense
+    from cpsrl.beliefs.gamma import small_gamma
 
     rng = np.random.default_rng(0)
     for visits in (0, 1):

@@ -12,18 +12,19 @@ import numpy as np
 import scipy.sparse
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints, TabularMDP
-from cpsrl.posterior.dirichlet import mean_dense, sample_dense
-from cpsrl.posterior.gamma import SmallGamma, small_gamma
-from cpsrl.posterior.normal_gamma import mean_rewards, observe_reward, sample_rewards
-from cpsrl.posterior.prior import KnownRewards, Prior
-from cpsrl.posterior.sparse import (
+from cpsrl.beliefs.dirichlet import mean_dense, sample_dense
+from cpsrl.beliefs.gamma import SmallGamma, small_gamma
+from cpsrl.beliefs.normal_gamma import mean_rewards, observe_reward, sample_rewards
+from cpsrl.beliefs.prior import KnownRewards, Prior
+from cpsrl.beliefs.sparse import (
     PIECES,
     observe_successor,
     rows_of_entries,
     sample_sparse,
 )
+from cpsrl.mdp import TabularMDP
 from cpsrl.sizes import Sizes, checked_transition
+from cpsrl.types import Floats, Ints
 
 DENSE_STATES = 128
 POOL = ("following", "successor", "counts")

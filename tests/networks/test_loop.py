@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.agents import DQN, BootstrappedDQN, ContinuingPSRL, start
-from cpsrl.mdp import Simulator, TabularMDP, draw_next
+from cpsrl.agents import ContinuingPSRL, start
+from cpsrl.mdp import Simulator, TabularMDP
+from cpsrl.mdp.simulator import draw_next
+from cpsrl.networks import DQN, BootstrappedDQN, workers
+from cpsrl.networks import run as deep
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
-from cpsrl.simulation import deep, readable, simulate, workers
-from cpsrl.simulation.live import Live
+from cpsrl.simulation import readable, simulate
 from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
 
 jax = pytest.importorskip("jax")
 
@@ -53,7 +56,7 @@ def step_by_step(spec, mdp, run, steps):
     agent = spec.resolve(mdp, steps).start(mdp, streams)
     recorder = Recorder(np.arange(1, steps + 1), resample_times=True, trajectory=True)
     stop = np.zeros(1, np.int64)
-    readable.advance(Live(agent, simulator), recorder, steps, lambda n: None, stop)
+    readable.advance(Run(agent, simulator), recorder, steps, lambda n: None, stop)
     return recorder, agent, simulator
 
 
@@ -164,7 +167,7 @@ def test_a_compiled_run_goes_on_live():
     agent.restore({**state["agent"], "spec": state["spec"], "streams": state["streams"]})
     simulator.state = state["environment_state"]
     recorder, stop = Recorder(np.array([70]), trajectory=True), np.zeros(1, np.int64)
-    readable.advance(Live(agent, simulator, step=40), recorder, 30, lambda n: None, stop)
+    readable.advance(Run(agent, simulator, step=40), recorder, 30, lambda n: None, stop)
     path = recorder.trajectory(simulator.state)
     np.testing.assert_array_equal(path["actions"], more.trajectory[0]["actions"])
 
@@ -199,7 +202,7 @@ def test_ranks_give_the_next_states_and_rewards_of_the_mdp():
 
 
 def test_the_loop_updates_the_replay_in_place():
-    from cpsrl.simulation import scan
+    from cpsrl.networks import loop as scan
 
     spec = BootstrappedDQN(**{**SMALL, "capacity": 12_345})
     agent = start(spec, RIVER)

@@ -8,7 +8,7 @@ import scipy.sparse
 
 import cpsrl
 from cpsrl.planning import policy_chain
-from cpsrl.planning.chain import closed_classes, factored
+from cpsrl.planning.evaluation import closed_classes, factored
 from planning import brute_force
 from planning.brute_force import KINDS, limit_matrix, random_mdp
 

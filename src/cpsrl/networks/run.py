@@ -1,6 +1,6 @@
 """Runs of an ensemble on a table with features, by the compiled loop in a worker process.
 
-The loop (`cpsrl.simulation.scan`) gets everything random as arrays. They are drawn here, chunk by
+The loop (`cpsrl.networks.loop`) gets everything random as arrays. They are drawn here, chunk by
 chunk, from the run's streams, in the order in which the live agent and the simulator draw them:
 where the run stops and goes on makes no difference, and agents with tables and with networks meet
 the same noise on one seed. Rewards are summed here too, in float64.
@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.ensemble import EnsembleAgent
-from cpsrl.mdp import BERNOULLI, GAUSSIAN, Floats, Ints, TabularMDP
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN
+from cpsrl.networks.agent import EnsembleAgent
+from cpsrl.networks.workers import CACHE, worker
 from cpsrl.seeding import Streams
-from cpsrl.simulation.live import Live
 from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.workers import CACHE, worker
+from cpsrl.simulation.run import LOOPS, Run
+from cpsrl.types import Floats, Ints
 
 CHUNK = 1000
 """Steps of one call of the compiled loop."""
@@ -32,13 +34,13 @@ _announced: set[str] = set()
 
 
 def advance(
-    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
 ) -> None:
-    """Take steps with an `EnsembleAgent` (see `live.Advance`)."""
-    from cpsrl.simulation.scan import Draws, Loop
+    """Take steps with an `EnsembleAgent` (see `run.Loop`)."""
+    from cpsrl.networks.loop import Draws, Loop
 
-    agent: EnsembleAgent = live.agent
-    simulator = live.simulator
+    agent: EnsembleAgent = run.agent
+    simulator = run.simulator
     spec, mdp, streams = agent.spec, simulator.mdp, simulator.streams
     noise = Noise(mdp)
     table = noise.table(agent.features)
@@ -71,13 +73,13 @@ def advance(
             states, actions = process.call("steps", draws, n, slot, age)
             _remember(key)
             rewards = noise.rewards(states, actions, variates)
-            sums = np.cumsum(np.concatenate([[live.reward_sum], rewards]))
+            sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
             counts = np.cumsum(np.concatenate([[before], drawn.resample]))
             mark = _record(recorder, mark, first, sums, counts)
             _keep(recorder, first, (drawn.resample, states, actions, rewards))
-            live.reward_sum = float(sums[-1])
+            run.reward_sum = float(sums[-1])
             agent.step += n
-            live.step += n
+            run.step += n
             steps -= n
             progress(n)
         loop = process.call("end", agent.held)
@@ -121,7 +123,7 @@ class Noise:
 
     def table(self, features: Any) -> Any:
         """Return the environment as the loop takes it."""
-        from cpsrl.simulation.scan import Table
+        from cpsrl.networks.loop import Table
 
         indptr, indices, cumulative = self._mdp.cdf
         lengths = np.diff(indptr)
@@ -215,3 +217,6 @@ def _remember(key: str) -> None:
 
 def _marker(key: str) -> Path:
     return CACHE / f"{key}.ready"
+
+
+LOOPS[EnsembleAgent] = advance

@@ -21,8 +21,8 @@ import math
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
-from cpsrl.posterior.gamma import LAYERS, SmallGamma, draw_beside, draw_gamma, raised
+from cpsrl.beliefs.gamma import LAYERS, SmallGamma, draw_beside, draw_gamma, raised
+from cpsrl.types import Floats, Ints
 
 FLUSH = 2e-22
 ENOUGH = 1 - 1e-9  # 1 but for rounding

@@ -5,9 +5,7 @@ r(s, a), a distribution of the realised reward around its mean, and an initial s
 are stored as a dense array (S, A, S) or as a sparse matrix (S*A, S) whose row s*A + a is
 rho(. | s, a).
 
-The environment takes one uniform variate a step through the inverse distribution function of the
-next state, whatever the action, and, where rewards are noisy, one variate a step from the reward
-stream. Two agents on one seed therefore meet the same noise.
+`cpsrl.mdp.simulator` is the environment that it describes, `cpsrl.mdp.files` its files.
 """
 
 from dataclasses import dataclass
@@ -19,17 +17,15 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from cpsrl._compile import jit
-from cpsrl.checks import checked_index
+from cpsrl.mdp.files import read_arguments, write_mdp
+from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
+from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN, NO_NOISE, Simulator
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes
+from cpsrl.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-ROW_SUM_TOLERANCE = 1e-8
-SMALL = 100
+DENSE_PLANNING = 100
 """Up to this many states dense arithmetic is the faster one, whatever the transitions."""
-NO_NOISE, GAUSSIAN, BERNOULLI = 0, 1, 2
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -121,8 +117,8 @@ class TabularMDP:
     @cached_property
     def is_thin(self) -> bool:
         """Whether planning should use sparse arithmetic: many states, and few successors each."""
-        if self.n_states <= SMALL or self.is_sparse:
-            return self.n_states > SMALL
+        if self.n_states <= DENSE_PLANNING or self.is_sparse:
+            return self.n_states > DENSE_PLANNING
         return np.count_nonzero(self.transitions) < self.transitions.size / 4
 
     @cached_property
@@ -171,74 +167,17 @@ class TabularMDP:
         return Simulator(self, Streams(seed, run))
 
     def save(self, path: Any) -> None:
-        """Write the MDP to a `.npz`, `.csv` or `.parquet` file (see `cpsrl.files`)."""
-        from cpsrl.files import write_mdp
-
+        """Write the MDP to a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`)."""
         write_mdp(self, path)
 
     @staticmethod
     def load(path: Any) -> "TabularMDP":
-        """Read an MDP from a `.npz`, `.csv` or `.parquet` file (see `cpsrl.files`)."""
-        from cpsrl.files import read_mdp
-
-        return read_mdp(path)
-
-
-class Simulator:
-    """An environment that goes on for ever: `state`, and `step(action) -> (reward, next_state)`."""
-
-    def __init__(self, mdp: TabularMDP, streams: Streams) -> None:
-        self.mdp = mdp
-        self.streams = streams
-        self.state = draw_initial(mdp, streams.transition)
-
-    def step(self, action: int) -> tuple[float, int]:
-        """Take `action` and return the realised reward and the next state."""
-        mdp = self.mdp
-        action = checked_index("action", action, mdp.n_actions)
-        kind, deviation = mdp.noise_code
-        reward = draw_reward(
-            mdp.rewards[self.state, action],
-            kind,
-            deviation[self.state, action],
-            self.streams.reward,
-        )
-        row = self.state * mdp.n_actions + action
-        self.state = int(draw_next(*mdp.cdf, row, self.streams.transition.random()))
-        return float(reward), self.state
-
-
-def draw_initial(mdp: TabularMDP, rng: np.random.Generator) -> int:
-    """Return the initial state; a distribution over states takes one uniform from `rng`."""
-    if isinstance(mdp.initial, int):
-        return mdp.initial
-    support = np.flatnonzero(mdp.initial)
-    cumulative = np.cumsum(mdp.initial[support])
-    place = int(np.searchsorted(cumulative, rng.random(), "right"))
-    return int(support[min(place, len(support) - 1)])
-
-
-@jit
-def draw_next(indptr: Ints, indices: Ints, cumulative: Floats, row: int, u: float) -> int:
-    """Return the next state of row s*A + a: the first whose cumulative probability exceeds u."""
-    low, high = indptr[row], indptr[row + 1] - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if u < cumulative[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return indices[low]
-
-
-@jit
-def draw_reward(mean: float, kind: int, deviation: float, rng: np.random.Generator) -> float:
-    """Return a realised reward; takes one variate from `rng` where rewards are noisy."""
-    if kind == GAUSSIAN:
-        return mean + deviation * rng.standard_normal()
-    if kind == BERNOULLI:
-        return 1.0 if rng.random() < mean else 0.0
-    return mean
+        """Read an MDP from a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`)."""
+        arguments = read_arguments(path)
+        try:
+            return TabularMDP(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
 
 @jit

@@ -8,12 +8,12 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from cpsrl.checks import LARGEST, checked_number, checked_positive
-from cpsrl.mdp import Floats
+from cpsrl.types import Floats
 
 
 @dataclass(frozen=True)
 class NormalGamma:
-    """Normal-gamma prior on every mean reward (see `cpsrl.posterior.normal_gamma`).
+    """Normal-gamma prior on every mean reward (see `cpsrl.beliefs.normal_gamma`).
 
     Args:
         mu0: prior guess of the mean reward.

@@ -4,34 +4,34 @@
 `transitions_indptr` of the sparse matrix (S*A, S); `rewards` (S, A); and, each of them optional,
 `noise`, `initial`, `state_names`, `action_names`, `features` and `name`.
 
-`.csv` and `.parquet` are tables with one line per possible transition: see `cpsrl.tables`.
+`.csv` and `.parquet` are tables with one line per possible transition: see `cpsrl.mdp.long_form`.
 
-Files are written whole or not at all, and reading one never runs code.
+A file is read as the arguments of `TabularMDP`, which checks them; reading one never runs code.
+Files are written whole or not at all.
 """
 
 import os
-import secrets
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import scipy.sparse
 
-from cpsrl.mdp import TabularMDP
+from cpsrl.atomic import whole_file
+from cpsrl.mdp.long_form import read_csv, read_parquet, write_csv, write_parquet
 from cpsrl.registry import unknown
-from cpsrl.tables import read_csv, read_parquet, write_csv, write_parquet
+
+__all__ = ["read_arguments", "write_mdp"]
 
 SPARSE_PARTS = ("transitions_data", "transitions_indices", "transitions_indptr")
 NUMBER_FIELDS = ("transitions", *SPARSE_PARTS, "rewards", "initial", "features")
 TEXT_FIELDS = ("state_names", "action_names", "name")
 
 
-def read_mdp(path: str | os.PathLike[str]) -> TabularMDP:
-    """Return the MDP stored in a `.npz`, `.csv` or `.parquet` file."""
+def read_arguments(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of the `TabularMDP` in a `.npz`, `.csv` or `.parquet` file."""
     path = Path(path)
     read = {".npz": _read_npz, ".csv": read_csv, ".parquet": read_parquet}[_suffix(path)]
     if not path.is_file():
@@ -42,31 +42,12 @@ def read_mdp(path: str | os.PathLike[str]) -> TabularMDP:
         raise ValueError(f"{path}: {error}") from None
 
 
-def write_mdp(mdp: TabularMDP, path: str | os.PathLike[str]) -> None:
+def write_mdp(mdp: Any, path: str | os.PathLike[str]) -> None:
     """Write `mdp` to a `.npz`, `.csv` or `.parquet` file, whole or not at all."""
     path = Path(path)
     write = {".npz": _write_npz, ".csv": write_csv, ".parquet": write_parquet}[_suffix(path)]
     with whole_file(path) as file:
         write(mdp, file)
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that becomes `path` when the block ends, and leaves no trace if it fails."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _suffix(path: Path) -> str:
@@ -76,7 +57,7 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _write_npz(mdp: TabularMDP, file: IO[bytes]) -> None:
+def _write_npz(mdp: Any, file: IO[bytes]) -> None:
     fields: dict[str, Any] = {
         "rewards": mdp.rewards,
         "noise": np.asarray(mdp.noise),
@@ -94,7 +75,7 @@ def _write_npz(mdp: TabularMDP, file: IO[bytes]) -> None:
     np.savez(file, **fields)
 
 
-def _read_npz(path: Path) -> TabularMDP:
+def _read_npz(path: Path) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):
         raise ValueError("not a whole .npz file")
     fields: dict[str, Any] = {}
@@ -105,7 +86,7 @@ def _read_npz(path: Path) -> TabularMDP:
                 fields[field] = archive[field]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"field {field!r}: {error}") from None
-    return TabularMDP(**_arguments(fields))
+    return _arguments(fields)
 
 
 def _arguments(fields: dict[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cpsrl.mdp import Ints, Simulator
+from cpsrl.mdp import Simulator
 from cpsrl.simulation.recording import Recorder
+from cpsrl.types import Ints
 
 
 @dataclass
-class Live:
+class Run:
     """A run under way."""
 
     agent: Any
@@ -24,12 +25,12 @@ class Live:
     """None where it was not kept from the beginning"""
 
 
-class Advance(Protocol):
-    """The `advance` of `readable`, `tabular`, `fixed` and `deep`."""
+class Loop(Protocol):
+    """A loop: the `advance` of `readable`, and of those that are compiled for some agents."""
 
     def __call__(
         self,
-        live: Live,
+        run: Run,
         recorder: Recorder,
         steps: int,
         progress: Callable[[int], None],
@@ -38,9 +39,13 @@ class Advance(Protocol):
         """Take steps.
 
         Args:
-            live: the run; its agent, simulator, step and reward sum are carried on.
+            run: the run; its agent, simulator, step and reward sum are carried on.
             recorder: what is recorded.
             steps: how many steps to take.
             progress: called with the number of steps taken since the last call.
             stop: `(1,)` set to 1 by another thread to end the run early.
         """
+
+
+LOOPS: dict[type, Loop] = {}
+"""The compiled loops, by the live agents they are for; all others run in the readable one."""

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
-from cpsrl.posterior.gamma import draw_gamma
+from cpsrl.beliefs.gamma import draw_gamma
+from cpsrl.types import Floats, Ints
 
 LEFT = 1e-12
 PIECES = 28

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpsrl import TabularMDP
+from cpsrl.atomic import whole_file
 from cpsrl.environments import environment
-from cpsrl.files import read_mdp, whole_file, write_mdp
+from cpsrl.mdp.files import write_mdp
 
 TABLES = (".csv", ".parquet")
 
@@ -72,40 +73,40 @@ def mdps(draw):
 def test_round_trips_are_exact(mdp, suffix, tmp_path_factory):
     path = tmp_path_factory.mktemp("mdp") / f"it{suffix}"
     write_mdp(mdp, path)
-    same(read_mdp(path), mdp)
+    same(TabularMDP.load(path), mdp)
 
 
 def test_npz_keeps_everything(tmp_path):
     for options in ({"features": "thermometer"}, {"variant": "tsde"}):
         mdp = environment("riverswim", **options)
         write_mdp(mdp, tmp_path / "river.npz")
-        back = read_mdp(tmp_path / "river.npz")
+        back = TabularMDP.load(tmp_path / "river.npz")
         same(back, mdp)
         assert back.name == mdp.name
         assert not back.is_sparse
     grid = environment("gridworld", rows=3, columns=3)
     write_mdp(grid, tmp_path / "grid.npz")
-    assert read_mdp(tmp_path / "grid.npz").is_sparse
+    assert TabularMDP.load(tmp_path / "grid.npz").is_sparse
 
 
 def test_an_npz_of_plain_arrays_is_enough(tmp_path):
     river = environment("riverswim")
     np.savez(tmp_path / "river.npz", transitions=river.dense, rewards=river.rewards)
-    same(read_mdp(tmp_path / "river.npz"), TabularMDP(river.dense, river.rewards))
+    same(TabularMDP.load(tmp_path / "river.npz"), TabularMDP(river.dense, river.rewards))
 
 
 @pytest.mark.parametrize("suffix", TABLES)
 def test_bernoulli_rewards_and_a_start_in_the_middle(suffix, tmp_path):
     mdp = TabularMDP([[[0, 1]], [[1, 0]]], [[0.25], [1]], noise="bernoulli", initial=1)
     write_mdp(mdp, tmp_path / f"mdp{suffix}")
-    same(read_mdp(tmp_path / f"mdp{suffix}"), mdp)
+    same(TabularMDP.load(tmp_path / f"mdp{suffix}"), mdp)
 
 
 @pytest.mark.parametrize("suffix", TABLES)
 def test_a_large_table_is_read_as_a_sparse_model(suffix, tmp_path):
     mdp = environment("gridworld", rows=100, columns=100)
     write_mdp(mdp, tmp_path / f"grid{suffix}")
-    back = read_mdp(tmp_path / f"grid{suffix}")
+    back = TabularMDP.load(tmp_path / f"grid{suffix}")
     assert back.is_sparse
     assert back.name == "grid"
     same(back, mdp)
@@ -113,7 +114,7 @@ def test_a_large_table_is_read_as_a_sparse_model(suffix, tmp_path):
 
 def test_names_are_numbered_as_they_appear(tmp_path):
     (tmp_path / "machine.csv").write_text(GOOD)
-    mdp = read_mdp(tmp_path / "machine.csv")
+    mdp = TabularMDP.load(tmp_path / "machine.csv")
     assert mdp.state_names == ("idle", "busy")
     assert mdp.action_names == ("wait", "start")
     np.testing.assert_array_equal(mdp.dense, [[[1, 0], [0, 1]], [[0.25, 0.75], [0, 1]]])
@@ -126,17 +127,17 @@ def test_columns_in_any_order_spaces_windows_lines_and_a_byte_order_mark(tmp_pat
     turned = "\r\n".join(" , ".join(reversed(line)) for line in lines)
     (tmp_path / "machine.csv").write_bytes(b"\xef\xbb\xbf" + turned.encode())
     (tmp_path / "plain.csv").write_text(GOOD)
-    same(read_mdp(tmp_path / "machine.csv"), read_mdp(tmp_path / "plain.csv"))
+    same(TabularMDP.load(tmp_path / "machine.csv"), TabularMDP.load(tmp_path / "plain.csv"))
 
 
 def test_whole_numbers_from_zero_are_indices_in_any_order(tmp_path):
     header = "state,action,next_state,probability,reward\n"
     (tmp_path / "two.csv").write_text(header + "1,0,0,1,5\n0,0,1,1,7\n")
-    mdp = read_mdp(tmp_path / "two.csv")
+    mdp = TabularMDP.load(tmp_path / "two.csv")
     assert mdp.state_names is None
     np.testing.assert_array_equal(mdp.rewards, [[7], [5]])
     (tmp_path / "two.csv").write_text(header + "2,0,1,1,5\n1,0,2,1,7\n")
-    mdp = read_mdp(tmp_path / "two.csv")
+    mdp = TabularMDP.load(tmp_path / "two.csv")
     assert mdp.state_names == ("2", "1")
     np.testing.assert_array_equal(mdp.rewards, [[5], [7]])
 
@@ -146,7 +147,7 @@ def test_a_reward_of_each_transition_is_averaged(tmp_path):
         "busy,wait,busy,0.75,1", "busy,wait,busy,0.75,8"
     )
     (tmp_path / "machine.csv").write_text(text)
-    assert read_mdp(tmp_path / "machine.csv").rewards[1, 0] == 0.25 * 4 + 0.75 * 8
+    assert TabularMDP.load(tmp_path / "machine.csv").rewards[1, 0] == 0.25 * 4 + 0.75 * 8
 
 
 @pytest.mark.parametrize(
@@ -186,13 +187,13 @@ def test_a_reward_of_each_transition_is_averaged(tmp_path):
 def test_a_malformed_csv_names_the_place(text, complaint, tmp_path):
     (tmp_path / "machine.csv").write_text(text)
     with pytest.raises(ValueError, match=f"machine.csv: .*{complaint}"):
-        read_mdp(tmp_path / "machine.csv")
+        TabularMDP.load(tmp_path / "machine.csv")
 
 
 def test_a_csv_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "machine.csv").write_bytes(GOOD.replace("idle", "\xff").encode("latin-1"))
     with pytest.raises(ValueError, match=r"machine.csv: .*UTF8"):
-        read_mdp(tmp_path / "machine.csv")
+        TabularMDP.load(tmp_path / "machine.csv")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_malformed_optional_columns(column, values, complaint, tmp_path):
     )
     (tmp_path / "machine.csv").write_text(text)
     with pytest.raises(ValueError, match=complaint):
-        read_mdp(tmp_path / "machine.csv")
+        TabularMDP.load(tmp_path / "machine.csv")
 
 
 def test_parquet_takes_whole_numbers_and_names_the_row(tmp_path):
@@ -229,16 +230,16 @@ def test_parquet_takes_whole_numbers_and_names_the_row(tmp_path):
     }
     path = tmp_path / "mdp.parquet"
     parquet.write_table(pa.table(columns), path)
-    np.testing.assert_array_equal(read_mdp(path).dense[:, 0], [[0, 1], [1, 0]])
+    np.testing.assert_array_equal(TabularMDP.load(path).dense[:, 0], [[0, 1], [1, 0]])
     parquet.write_table(pa.table(columns | {"reward": [0.5, None]}), path)
     with pytest.raises(ValueError, match="row 2: reward is missing"):
-        read_mdp(path)
+        TabularMDP.load(path)
     parquet.write_table(pa.table(columns | {"state": [0.0, 1.0]}), path)
     with pytest.raises(ValueError, match="state must be text or whole numbers, not double"):
-        read_mdp(path)
+        TabularMDP.load(path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueError, match="not a whole Parquet file"):
-        read_mdp(path)
+        TabularMDP.load(path)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ def test_a_malformed_npz_names_the_field(changes, complaint, tmp_path):
     kept = {field: array for field, array in fields.items() if array is not None}
     np.savez(tmp_path / "mdp.npz", **kept)
     with pytest.raises(ValueError, match=f"mdp.npz: .*{complaint}"):
-        read_mdp(tmp_path / "mdp.npz")
+        TabularMDP.load(tmp_path / "mdp.npz")
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_sparse_indices_out_of_range_are_refused(indices, indptr, tmp_path):
         transitions_indptr=np.array(indptr),
     )
     with pytest.raises(ValueError, match="transitions_indices"):
-        read_mdp(tmp_path / "mdp.npz")
+        TabularMDP.load(tmp_path / "mdp.npz")
 
 
 def test_a_damaged_npz_is_refused(tmp_path):
@@ -284,11 +285,11 @@ def test_a_damaged_npz_is_refused(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="not a whole"):
-        read_mdp(path)
+        TabularMDP.load(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("rewards.npy", b"no array")
     with pytest.raises(ValueError, match="field 'rewards'"):
-        read_mdp(path)
+        TabularMDP.load(path)
 
 
 @pytest.mark.parametrize("suffix", TABLES)
@@ -307,7 +308,7 @@ def test_what_a_table_can_t_hold_is_refused_not_dropped(options, complaint, suff
         write_mdp(mdp, tmp_path / f"mdp{suffix}")
     assert os.listdir(tmp_path) == []
     write_mdp(mdp, tmp_path / "mdp.npz")
-    same(read_mdp(tmp_path / "mdp.npz"), mdp)
+    same(TabularMDP.load(tmp_path / "mdp.npz"), mdp)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -327,9 +328,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 def test_wrong_paths(tmp_path):
     with pytest.raises(ValueError, match=r"\.npz, \.csv or \.parquet, not '\.xlsx'"):
-        read_mdp(tmp_path / "mdp.xlsx")
+        TabularMDP.load(tmp_path / "mdp.xlsx")
     with pytest.raises(FileNotFoundError, match="there is no file"):
-        read_mdp(tmp_path / "mdp.csv")
+        TabularMDP.load(tmp_path / "mdp.csv")
 
 
 def test_load_and_save_are_these(tmp_path):
@@ -342,4 +343,4 @@ def test_a_sparse_npz_is_read_without_making_it_dense(tmp_path):
     n = 100_000
     mdp = TabularMDP(scipy.sparse.eye_array(n, format="csr"), np.zeros((n, 1)))
     write_mdp(mdp, tmp_path / "large.npz")
-    same(read_mdp(tmp_path / "large.npz"), mdp)
+    same(TabularMDP.load(tmp_path / "large.npz"), mdp)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-networks = pytest.importorskip("cpsrl.networks")
+networks = pytest.importorskip("cpsrl.networks.ensemble")
 
 SIZES = (5, 7, 4, 3)
 MEMBERS, ROWS, GAMMA, RATE = 2, 8, 0.9, 1e-3

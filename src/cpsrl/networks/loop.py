@@ -1,7 +1,7 @@
 """The compiled loop of an ensemble on a table with features: a chunk of steps in one call.
 
 The table has S observations, the rows of `features` (S, N), so a transition is kept as the numbers
-of its states. Everything random was drawn beforehand (see `cpsrl.simulation.deep`) and comes in as
+of its states. Everything random was drawn beforehand (see `cpsrl.networks.run`) and comes in as
 plain arrays, one entry a step.
 
 If S is small the members are evaluated on all S observations once a step. That one pass serves the
@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cpsrl.mdp import BERNOULLI
-from cpsrl.networks import Batch, Ensemble, descend, greedy, learn, td_loss, values
+from cpsrl.mdp.simulator import BERNOULLI
+from cpsrl.networks.ensemble import Batch, Ensemble, descend, greedy, learn, td_loss, values
 
 
 class Table(NamedTuple):

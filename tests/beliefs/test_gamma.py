@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cpsrl.posterior.dirichlet import sample_dense
-from cpsrl.posterior.gamma import LAYERS, MOST_SHAPE, draw_gamma, small_gamma
+from cpsrl.beliefs.dirichlet import sample_dense
+from cpsrl.beliefs.gamma import LAYERS, MOST_SHAPE, draw_gamma, small_gamma
 
 SHAPES = [0.5, 0.3, 0.25, 1 / 6, 1 / 20, 1 / 49, 1 / 128, 1e-3]
 

@@ -39,7 +39,7 @@ class Worker:
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
         fd = theirs.fileno()
-        code = f"from cpsrl.simulation.workers import serve; serve({fd})"
+        code = f"from cpsrl.networks.workers import serve; serve({fd})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             pass_fds=[fd],
@@ -96,7 +96,7 @@ def serve(fd: int) -> None:
 
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    from cpsrl.simulation.scan import Session
+    from cpsrl.networks.loop import Session
 
     pipe, session = Connection(fd), Session()
     with suppress(EOFError, OSError):

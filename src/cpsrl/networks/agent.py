@@ -6,9 +6,9 @@
         observe R_(t+1), S_(t+1); one update           `observe`
 
 (Xu, Dong and Van Roy 2024, section 6, after Osband et al. 2016.) The networks and their loss are
-described in `cpsrl.networks`. The target discounts by gamma_t of the step at which the current
-pseudo-episode began. DQN (Mnih et al. 2015) is the setting with one member, no prior function, and
-a random action with probability epsilon.
+described in `cpsrl.networks.ensemble`. The target discounts by gamma_t of the step at which the
+current pseudo-episode began. DQN (Mnih et al. 2015) is the setting with one member, no prior
+function, and a random action with probability epsilon.
 
 The agent sees observations: vectors, or states of a table that has a feature for each. It needs no
 model and no visit counts, so rules that are decided by counts are refused.
@@ -21,12 +21,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.registry import AGENTS, check_state, described
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, check_state, described
 from cpsrl.checks import checked_gamma, checked_index, checked_number, checked_whole
-from cpsrl.mdp import Ints, TabularMDP
-from cpsrl.resampling import SCHEDULES, Bernoulli, Never, Rule, checked_rule
+from cpsrl.mdp import TabularMDP
+from cpsrl.resampling import Bernoulli, Never, Rule, checked_rule
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes
+from cpsrl.types import Ints
 
 MOST = 1e18
 """The largest feature or reward: networks compute in float32, where a larger square overflows."""
@@ -51,7 +52,7 @@ class StepDraws(NamedTuple):
 
 @AGENTS.add("bootstrapped-dqn")
 @dataclass(frozen=True)
-class BootstrappedDQN:
+class BootstrappedDQN(Agent):
     """Bootstrapped DQN that draws a new member when a coin says so (Xu et al. 2024, section 6).
 
     The paper gives gamma = .99 and the coin. Members, masks and prior functions are those of Osband
@@ -117,17 +118,10 @@ class BootstrappedDQN:
     def resolve(self, problem: "TabularMDP | FeatureSizes", steps: int | None) -> "BootstrappedDQN":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
         assert self.rule is not None
-        if not isinstance(problem, FeatureSizes):
-            rule = self.rule.resolve(problem.n_states, problem.n_actions, steps)
-        else:
-            rule = self.rule
-            if isinstance(rule, Bernoulli) and rule.schedule in SCHEDULES and rule.pairs is None:
-                raise ValueError(
-                    f"the {rule.schedule!r} schedule is a matter of S*A, and vectors have no "
-                    "number of states: give the rule pairs=S*A"
-                )
-            rule = rule.resolve(1, 1, steps)
-        return replace(self, rule=rule, label=self.label + rule.label.removeprefix(self.rule.label))
+        pairs = problem.rewards.size if isinstance(problem, TabularMDP) else None
+        rule = self.rule.resolve(pairs, steps)
+        given = self.label != f"Bootstrapped DQN, {self.rule.label}"
+        return replace(self, rule=rule, label=self.label if given else "")
 
     def check(self, problem: "TabularMDP | FeatureSizes") -> None:
         """Raise a ValueError if the agent is not for such a problem."""
@@ -200,7 +194,7 @@ def DQN(
     )
 
 
-class EnsembleAgent:
+class EnsembleAgent(LiveAgent):
     """A live agent: `act` and `observe` on vectors, or on states of a table with features.
 
     To look at: `ensemble`, the networks; `member`, the one that acts; `step`, the number of the
@@ -210,7 +204,7 @@ class EnsembleAgent:
     def __init__(
         self, spec: BootstrappedDQN, problem: TabularMDP | FeatureSizes, streams: Streams
     ) -> None:
-        from cpsrl import networks
+        from cpsrl.networks import ensemble as networks
 
         self._networks = networks
         self.features: NDArray[np.float32] | None = None

@@ -6,10 +6,11 @@ import numpy as np
 
 from cpsrl._compile import jit
 from cpsrl.agents.baselines import FixedAgent, choose
-from cpsrl.mdp import NO_NOISE, Ints, draw_next, draw_reward
-from cpsrl.simulation.live import Live
+from cpsrl.mdp.simulator import NO_NOISE, draw_next, draw_reward
 from cpsrl.simulation.recording import Recorder, Tape
+from cpsrl.simulation.run import Run
 from cpsrl.simulation.tabular import World, world_of
+from cpsrl.types import Ints
 
 
 @jit
@@ -50,22 +51,22 @@ def walk_chunk(
 
 
 def advance(
-    live: Live, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
 ) -> None:
-    """Take steps with a `FixedAgent` (see `live.Advance`)."""
-    agent: FixedAgent = live.agent
-    simulator = live.simulator
+    """Take steps with a `FixedAgent` (see `run.Loop`)."""
+    agent: FixedAgent = run.agent
+    simulator = run.simulator
     world, streams, mark = world_of(simulator.mdp), simulator.streams, 0
     while steps > 0 and not stop[0]:
         n = min(steps, recorder.chunk)
-        simulator.state, live.reward_sum, mark = walk_chunk(
+        simulator.state, run.reward_sum, mark = walk_chunk(
             world,
             agent.sizes.n_actions,
             agent.policy,
             agent.step,
             n,
             simulator.state,
-            live.reward_sum,
+            run.reward_sum,
             mark,
             recorder.tape,
             streams.transition,
@@ -74,6 +75,6 @@ def advance(
         )
         recorder.collect(agent.step, n)
         agent.step += n
-        live.step += n
+        run.step += n
         steps -= n
         progress(n)

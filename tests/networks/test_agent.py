@@ -7,7 +7,8 @@ import pytest
 
 import cpsrl
 from cpsrl import FeatureSizes
-from cpsrl.agents import AGENTS, DQN, BootstrappedDQN, start
+from cpsrl.agents import AGENTS, start
+from cpsrl.networks import DQN, BootstrappedDQN
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,

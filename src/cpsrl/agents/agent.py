@@ -1,58 +1,103 @@
 """What an agent is, the registry of agents, and what live agents check."""
 
+import copy
 import hashlib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.seeding import Streams, check_streams
 from cpsrl.sizes import Sizes
 
 
-class Agent(Protocol):
-    """A live agent."""
+class Agent:
+    """An agent before it is started: a frozen dataclass of its parts, derived from this class."""
 
-    def act(self, state: int) -> int:
+    label: str
+    """What to call the agent in tables and figures."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Packages beyond the package's own on which the agent's numbers depend."""
+
+    def resolve(self, problem: Any, steps: int | None) -> Self:
+        """Return the agent tuned to `problem` and, if it asks for it, to a horizon of `steps`."""
+        return self
+
+    def check(self, problem: Any) -> None:
+        """Raise a ValueError if the agent is not for such a problem."""
+
+    def start(self, problem: Any, streams: Streams) -> "LiveAgent":
+        """Return a live agent for a TabularMDP, or for the sizes of a problem without a model."""
+        raise NotImplementedError
+
+
+class LiveAgent:
+    """A live agent: `act`, `observe`, and a state from which another one can go on.
+
+    `kept` names the attributes that make up the state: arrays, whole numbers, floats, None or a
+    number where that is what they hold. A subclass says in `check_sound` what else must be true of
+    them.
+    """
+
+    spec: Any
+    streams: Streams
+    resamples: int = 0
+    """How often a model was drawn, or an episode begun."""
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
+        raise NotImplementedError
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Learn from a transition and move time on."""
+    def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
+        """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree.
 
         Under "spec" is what `described` says of the agent, under "streams" where its streams stand.
         """
+        mine = {name: copy.copy(getattr(self, name)) for name in self.kept}
+        return mine | {"spec": described(self.spec), "streams": self.streams.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
+        check_state(state, self.spec, *self.kept)
+        values = {name: _like(name, state[name], getattr(self, name)) for name in self.kept}
+        self.check_sound(values)
+        self.restore_parts(state)
+        self.streams.restore(state["streams"])
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if the values to restore, by name, are impossible."""
+
+    def restore_parts(self, state: dict[str, Any]) -> None:
+        """Restore what is not among `kept`; raise, and change nothing, if it does not fit."""
 
 
-class AgentSpec(Protocol):
-    """An agent before it is started: a frozen dataclass of its parts.
-
-    It may have two methods more: `check(problem)`, which raises a ValueError if the agent is not
-    for such a problem, and `resolve(problem, steps)`, which returns the agent tuned to both.
-    """
-
-    @property
-    def label(self) -> str:
-        """What to call the agent in tables and figures."""
-
-    def start(self, problem: Any, streams: Streams) -> Any:
-        """Return a live agent for a TabularMDP, or for the sizes of a problem without a model."""
+def _like(name: str, stored: Any, mine: Any) -> Any:
+    """Return what `stored` holds in the kind of `mine`, or raise."""
+    what = f"the stored {name.strip('_').replace('_', ' ')}"
+    if isinstance(mine, np.ndarray):
+        return fitting(state={name: stored}, mine={name: mine})[name]
+    if stored is None or mine is None:
+        return stored if stored is None else checked_number(what, stored)
+    return checked_whole(what, stored) if isinstance(mine, int) else checked_number(what, stored)
 
 
-AGENTS: Registry[AgentSpec] = Registry("agent")
+AGENTS: Registry[Agent] = Registry("agent")
 
 
-def start(spec: AgentSpec, problem: TabularMDP | Sizes, seed: int = 0, run: int = 0) -> Any:
+def start(spec: Agent, problem: TabularMDP | Sizes, seed: int = 0, run: int = 0) -> Any:
     """Return a live agent on the streams of run `run` of root `seed`.
 
     Args:
@@ -61,7 +106,7 @@ def start(spec: AgentSpec, problem: TabularMDP | Sizes, seed: int = 0, run: int 
         seed: the root seed.
         run: the number of the run.
     """
-    if isinstance(spec, type) or not hasattr(spec, "start"):
+    if not isinstance(spec, Agent):
         raise ValueError(f"spec must be an agent such as cpsrl.ContinuingPSRL(), not {spec!r}")
     return spec.start(problem, Streams(seed, run))
 

@@ -20,8 +20,8 @@ import math
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.mdp import Floats, Ints
-from cpsrl.posterior.gamma import draw_gamma
+from cpsrl.beliefs.gamma import draw_gamma
+from cpsrl.types import Floats, Ints
 
 LEAST_PRECISION = 1e-200
 

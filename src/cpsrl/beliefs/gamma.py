@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpsrl._compile import inlined, jit
-from cpsrl.mdp import Floats
+from cpsrl.types import Floats
 
 LAYERS = 64
 LEAST_SHAPE, MOST_SHAPE = 1e-6, 0.5

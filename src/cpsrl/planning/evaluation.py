@@ -22,8 +22,9 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
 from cpsrl.checks import checked_gamma
-from cpsrl.mdp import Floats, Ints, TabularMDP
+from cpsrl.mdp import TabularMDP
 from cpsrl.planning import elimination
+from cpsrl.types import Floats, Ints
 
 ANCHOR_STEPS = 100
 
@@ -227,7 +228,7 @@ def stationary_distribution(mdp: TabularMDP, policy: ArrayLike) -> Floats:
     if len(rows) > 1:
         raise ValueError(
             f"the policy has {len(rows)} closed classes and as many stationary distributions; "
-            "`cpsrl.planning.chain.factored(P).stationary()` gives one row for each"
+            "`cpsrl.planning.evaluation.factored(P).stationary()` gives one row for each"
         )
     return np.asarray(rows[0])
 

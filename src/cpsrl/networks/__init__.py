@@ -1,0 +1,9 @@
+"""Agents whose belief is networks: the belief, the agent over it, and its compiled loop.
+
+JAX is imported by the modules that compute with it, when they are first used.
+"""
+
+from cpsrl.networks import run as _run  # noqa: F401 (it enters the loop)
+from cpsrl.networks.agent import DQN, BootstrappedDQN
+
+__all__ = ["DQN", "BootstrappedDQN"]
