@@ -14,7 +14,7 @@ from cpsrl.agents import (
     RandomAgent,
     start,
 )
-from cpsrl.beliefs import KnownRewards, NormalGamma, Prior
+from cpsrl.beliefs import Belief, Dirichlet, KnownRewards, NormalGamma, Truncated
 from cpsrl.environments import environment, environments
 from cpsrl.experiments import Experiment, load
 from cpsrl.mdp import TabularMDP
@@ -53,12 +53,14 @@ __all__ = [
     "TSDE",
     "UCRL2",
     "Average",
+    "Belief",
     "Bernoulli",
     "BootstrappedDQN",
     "ContinuingPSRL",
     "CountDoubling",
     "CountDoublingPSRL",
     "DifferentialQLearning",
+    "Dirichlet",
     "Discounted",
     "DoublingTimes",
     "EveryStep",
@@ -71,13 +73,13 @@ __all__ = [
     "Never",
     "NormalGamma",
     "OptimalAgent",
-    "Prior",
     "RandomAgent",
     "Rule",
     "Runs",
     "Sizes",
     "TSDEStops",
     "TabularMDP",
+    "Truncated",
     "classify",
     "diameter",
     "discounted_value",

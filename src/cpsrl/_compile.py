@@ -17,9 +17,11 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,11 +68,15 @@ def kernel_cache() -> Path:
 KERNEL_CACHE = kernel_cache()
 
 
-def _compiled(function: F, **options: Any) -> F:
+def _compiled(function: F, folder: Path = KERNEL_CACHE, **options: Any) -> F:
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(KERNEL_CACHE)
+    numba.config.CACHE_DIR = str(folder)
     try:
-        compiled: F = numba.njit(cache=True, nogil=True, fastmath=False, **options)(function)
+        options |= {"nogil": True, "fastmath": False}
+        try:
+            compiled: F = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # it stands in no file, but in an interactive session
+            compiled = numba.njit(**options)(function)
     finally:
         numba.config.CACHE_DIR = before
     return compiled
@@ -78,21 +84,98 @@ def _compiled(function: F, **options: Any) -> F:
 
 def jit(function: F) -> F:
     """Compile `function` with Numba: nopython, cached on disk, without the interpreter lock."""
-    return _compiled(function)
+    return _compiled(function, _folder(function))
+
+
+def leaf(function: F) -> F:
+    """Compile `function` as `jit` does, without reference counts; it must not make an array.
+
+    Numba's counts are atomic, about 5 ns each, and it can't prune those around a division that may
+    raise: they were half the time of a step. What a leaf calls must be a leaf, too.
+    """
+    return _compiled(function, _folder(function), _nrt=False)
 
 
 def inlined(function: F) -> F:
-    """Compile `function` as `jit` does, and paste it into the compiled code that calls it.
+    """Compile `function` as `leaf` does, and have it pasted into the code that calls it.
 
-    For what an inner loop calls: handing arrays and generators to a compiled function costs 10 to
-    20 ns, more than many of these functions take.
+    For the few lines that an inner loop is made of: a call that hands arrays on copies their
+    descriptions, which takes longer than what these functions do.
     """
-    return _compiled(function, inline="always")
+    return _compiled(function, _folder(function), _nrt=False, forceinline=True)
+
+
+def specialised(template: F, **parts: Any) -> F:
+    """Return the leaf that `template` is with its global names `parts` bound to these values.
+
+    This is how a loop takes a belief or a rule as a part. A function that is handed over as an
+    argument, or closed over, is never found in Numba's disk cache again; a global is, but without a
+    look at what it is bound to. So each choice of parts has a folder of its own in the cache, named
+    by a fingerprint of their code: an edited part is compiled anew, an unchanged one is not.
+    """
+    function = FunctionType(
+        template.__code__,
+        {**template.__globals__, **parts},
+        template.__name__,
+        template.__defaults__,
+    )
+    bound: Any = function
+    return _compiled(bound, KERNEL_CACHE / _digest(sorted(parts.items())), _nrt=False)
+
+
+def _folder(function: Callable[..., Any]) -> Path:
+    """Return where compiled code is kept: for one from elsewhere, by a fingerprint of its code."""
+    ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return KERNEL_CACHE if ours else KERNEL_CACHE / _digest(function)
+
+
+def _digest(value: Any) -> str:
+    digest = hashlib.sha256()
+    _fingerprint(value, digest.update, set())
+    return digest.hexdigest()[:16]
+
+
+def _fingerprint(value: Any, update: Callable[[bytes], None], seen: set[int]) -> None:
+    """Feed `update` with all that compiled code made of `value` depends on."""
+    function = getattr(value, "py_func", value)
+    if isinstance(value, list | tuple):
+        for item in value:
+            _fingerprint(item, update, seen)
+        return
+    if not isinstance(function, FunctionType):
+        update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+        return
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        update(code.co_code + repr(code.co_names + code.co_varnames).encode())
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                codes.append(constant)
+            else:
+                update(repr(constant).encode())
+        for name in code.co_names:
+            if name in function.__globals__:
+                _fingerprint_global(function.__globals__[name], update, seen)
+    for cell in function.__closure__ or ():
+        _fingerprint(cell.cell_contents, update, seen)
+
+
+def _fingerprint_global(value: Any, update: Callable[[bytes], None], seen: set[int]) -> None:
+    """As `_fingerprint`, for functions and plain values; modules and classes have their names."""
+    plain = (bool, int, float, str, bytes, tuple, np.generic, np.ndarray)
+    if isinstance(value, FunctionType) or hasattr(value, "py_func") or isinstance(value, plain):
+        _fingerprint(value, update, seen)
 
 
 def announce_compilation(kernel: Callable[..., Any]) -> None:
     """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
-    cached = any(KERNEL_CACHE.glob(f"**/*.{kernel.__name__}-*.nbi"))
-    if not cached and not _announced.is_set():
+    if _announced.is_set() or kernel.signatures:  # type: ignore[attr-defined]
+        return
+    cache: Any = kernel._cache  # type: ignore[attr-defined]
+    if not any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")):
         _announced.set()
         print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)

@@ -1,28 +1,145 @@
 """Randomness: one root seed, one generator for every run and every purpose.
 
-The generator of a purpose (a stream) in run k of root seed s is seeded by
+The generator of a purpose (a stream) in run k of root seed s is a PCG64 seeded by
 `SeedSequence(s, spawn_key=(k, number of the stream))`. Run k is therefore the same alone or among
 fifty, and two agents on one run meet the same environment noise.
+
+A stream's state is four words (see `cpsrl.variates`). Compiled code steps the words themselves;
+Python gets a NumPy generator, made when it is first asked for, whose own memory then holds them.
+`first_words` computes the words of many runs at once, which takes a microsecond a run where NumPy's
+objects take ninety.
 """
 
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from cpsrl.checks import checked_whole
+from cpsrl.variates import MULTIPLIER, Words
 
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
+NUMBER = {name: number for number, name in enumerate(STREAMS)}
+MOST_RUN = 2**32 - 1
+"""A larger run number would be two words of the spawn key, and could meet another root's streams."""
+_LOW, _ALL = 2**64 - 1, 2**128 - 1
+
+
+def checked_run(run: Any) -> int:
+    """Return `run` as an int in 0..MOST_RUN, or raise."""
+    number = checked_whole("run", run)
+    if number > MOST_RUN:
+        raise ValueError(f"run must be at most {MOST_RUN}, not {run}")
+    return number
 
 
 def stream(seed: int, run: int, name: str) -> np.random.Generator:
     """Return the generator of stream `name` in run `run` of root seed `seed`."""
-    key = (checked_whole("run", run), STREAMS.index(name))
-    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=key)
+    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=(run, NUMBER[name]))
     return np.random.Generator(np.random.PCG64(sequence))
 
 
+def first_words(seed: int, runs: Sequence[int]) -> Words:
+    """Return the words `(runs, streams, 4)` of the streams of some runs of a root seed.
+
+    The hashing of `numpy.random.SeedSequence` (O'Neill's seed_seq_fe), on arrays of 32-bit words,
+    and the seeding of PCG64: state = 0, a step, plus the initial state, a step.
+    """
+    seed = checked_whole("seed", seed)
+    words = [(seed >> shift) & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
+    words += [0] * (4 - len(words))
+    shape = (len(runs), len(STREAMS))
+    numbers = np.fromiter(map(checked_run, runs), np.uint32, len(runs))
+    entropy = [np.full(shape, word, np.uint32) for word in words]
+    entropy.append(np.broadcast_to(numbers[:, None], shape))
+    entropy.append(np.broadcast_to(np.arange(len(STREAMS), dtype=np.uint32), shape))
+
+    constant = 0x43B0D7E5
+
+    def hashed(value: Any) -> Any:
+        nonlocal constant
+        value = value ^ np.uint32(constant)
+        constant = constant * 0x931E8875 & 0xFFFFFFFF
+        value = value * np.uint32(constant)
+        return value ^ (value >> np.uint32(16))
+
+    def mixed(x: Any, y: Any) -> Any:
+        value = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
+        return value ^ (value >> np.uint32(16))
+
+    pool = [hashed(word) for word in entropy[:4]]
+    for source in range(4):
+        for target in range(4):
+            if source != target:
+                pool[target] = mixed(pool[target], hashed(pool[source]))
+    for word in entropy[4:]:
+        pool = [mixed(old, hashed(word)) for old in pool]
+
+    constant, halves = 0x8B51F9DD, []
+    for i in range(8):
+        value = pool[i % 4] ^ np.uint32(constant)
+        constant = constant * 0x58F38DED & 0xFFFFFFFF
+        value = value * np.uint32(constant)
+        halves.append((value ^ (value >> np.uint32(16))).astype(object))
+    high_low = [halves[i] + (halves[i + 1] << 32) for i in (0, 2, 4, 6)]
+    initial, sequence = ((high_low[i] << 64) + high_low[i + 1] for i in (0, 2))
+    increment = (sequence << 1 | 1) & _ALL
+    state = ((increment + initial) * MULTIPLIER + increment) & _ALL
+    parts = (state & _LOW, state >> 64, increment & _LOW, increment >> 64)
+    return np.stack([part.astype(np.uint64) for part in parts], axis=-1)
+
+
+class _Given(ISeedSequence):
+    """A seed sequence for a generator whose words are put in afterwards."""
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        return np.zeros(n_words, dtype)
+
+
+def _memory(generator: np.random.Generator) -> Words:
+    """Return the memory of a generator's state as words (4,)."""
+    state: Any = generator.bit_generator.ctypes.state_address
+    place = ctypes.c_void_p.from_address(state).value
+    words = (ctypes.c_uint64 * 4).from_address(place or 0)
+    words.generator = generator  # keeps the memory
+    return np.frombuffer(words, np.uint64)
+
+
+def _as_words(state: dict[str, Any]) -> list[int]:
+    numbers = (state["state"]["state"], state["state"]["inc"])
+    return [part for number in numbers for part in (number & _LOW, number >> 64)]
+
+
+def _as_state(words: Any) -> dict[str, Any]:
+    low, high, more, most = (int(word) for word in words)
+    inner = {"state": (high << 64) + low, "inc": (most << 64) + more}
+    return {"bit_generator": "PCG64", "state": inner, "has_uint32": 0, "uinteger": 0}
+
+
+def _memory_is_as_expected() -> bool:
+    """Return whether NumPy keeps PCG64's state where `_memory` looks for it."""
+    generator = np.random.Generator(np.random.PCG64(1))
+    try:
+        return list(map(int, _memory(generator))) == _as_words(generator.bit_generator.state)
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+SHARED = _memory_is_as_expected()
+"""Whether generators and compiled code can share memory; if not, words are copied to and fro."""
+
+
 class Streams:
-    """The generators of one run, one attribute per stream."""
+    """The streams of one run: a NumPy generator for every purpose, and their words.
+
+    Args:
+        seed: the root seed.
+        run: the number of the run.
+        words: `(streams, 4)` where the streams stand, in place of their beginning.
+    """
 
     transition: np.random.Generator
     reward: np.random.Generator
@@ -31,19 +148,55 @@ class Streams:
     action: np.random.Generator
     model: np.random.Generator
 
-    def __init__(self, seed: int = 0, run: int = 0) -> None:
-        for name in STREAMS:
-            setattr(self, name, stream(seed, run, name))
+    def __init__(self, seed: int = 0, run: int = 0, words: Words | None = None) -> None:
+        self._words = list(first_words(seed, [run])[0] if words is None else words)
+
+    def __getattr__(self, name: str) -> np.random.Generator:
+        """Make the generator of a stream, when it is first asked for."""
+        if name not in NUMBER:
+            raise AttributeError(name)
+        generator = np.random.Generator(np.random.PCG64(_Given()))
+        generator.bit_generator.state = _as_state(self._words[NUMBER[name]])
+        if SHARED:
+            self._words[NUMBER[name]] = _memory(generator)
+        self.__dict__[name] = generator
+        return generator
+
+    @contextmanager
+    def words(self, *names: str) -> Iterator[tuple[Words, ...]]:
+        """Lend the words of some streams to compiled code, which steps them in place."""
+        places = [NUMBER[name] for name in names]
+        if SHARED:
+            yield tuple(self._words[place] for place in places)
+            return
+        for name, place in zip(names, places, strict=True):
+            if name in self.__dict__:
+                self._words[place][:] = _as_words(getattr(self, name).bit_generator.state)
+        try:
+            yield tuple(self._words[place] for place in places)
+        finally:
+            for name, place in zip(names, places, strict=True):
+                if name in self.__dict__:
+                    generator = getattr(self, name)
+                    generator.bit_generator.state = _as_state(self._words[place])
 
     def state(self) -> dict[str, Any]:
-        """Return where every generator stands, as a tree of strings and whole numbers."""
-        return {name: getattr(self, name).bit_generator.state for name in STREAMS}
+        """Return where every stream stands, as a tree of strings and whole numbers."""
+        return {
+            name: getattr(self, name).bit_generator.state
+            if name in self.__dict__
+            else _as_state(self._words[number])
+            for name, number in NUMBER.items()
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Put every generator where `state()` found it; raise, and change nothing, if one can't."""
+        """Put every stream where `state()` found it; raise, and change nothing, if one can't."""
         check_streams(state)
-        for name in STREAMS:
-            getattr(self, name).bit_generator.state = state[name]
+        for name, number in NUMBER.items():
+            if name in self.__dict__ or state[name]["has_uint32"]:
+                getattr(self, name).bit_generator.state = state[name]
+            else:
+                self._words[number] = np.array(_as_words(state[name]), np.uint64)
 
 
 def check_streams(state: Any) -> None:
@@ -57,3 +210,17 @@ def check_streams(state: Any) -> None:
             spare.state = state[name]
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(f"the stored state of the stream {name!r} is damaged") from error
+
+
+@contextmanager
+def lent(rng: np.random.Generator | int) -> Iterator[Words]:
+    """Lend compiled code the words of a PCG64 generator, or of one made from a seed."""
+    generator = np.random.default_rng(rng)
+    if not isinstance(generator.bit_generator, np.random.PCG64):
+        raise ValueError("the generator must be a PCG64, as numpy.random.default_rng makes them")
+    if SHARED:
+        yield _memory(generator)
+        return
+    words = np.array(_as_words(generator.bit_generator.state), np.uint64)
+    yield words
+    generator.bit_generator.state = _as_state(words)

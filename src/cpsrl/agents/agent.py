@@ -46,6 +46,7 @@ class LiveAgent:
     """
 
     spec: Any
+    problem: Any
     streams: Streams
     resamples: int = 0
     """How often a model was drawn, or an episode begun."""
@@ -76,6 +77,10 @@ class LiveAgent:
         self.streams.restore(state["streams"])
         for name, value in values.items():
             setattr(self, name, value)
+
+    def fork(self, streams: Streams) -> "LiveAgent":
+        """Return another agent like this one was at its start, on its own streams."""
+        return self.spec.start(self.problem, streams)
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if the values to restore, by name, are impossible."""

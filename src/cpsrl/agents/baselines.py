@@ -6,21 +6,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._compile import leaf
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes, Sizes, checked_transition
 from cpsrl.types import Ints
+from cpsrl.variates import Words, uniform
 
 
-@jit
-def choose(policy: Ints, n_actions: int, state: int, rng: np.random.Generator) -> int:
+@leaf
+def choose(policy: Ints, n_actions: int, state: int, words: Words) -> int:
     """Return the policy's action; with an empty policy, a uniformly random one."""
     if len(policy) > 0:
         return int(policy[state])
-    return int(rng.random() * n_actions)
+    return int(uniform(words) * n_actions)
 
 
 class FixedAgent(LiveAgent):
@@ -35,7 +36,7 @@ class FixedAgent(LiveAgent):
         policy: Ints,
         streams: Streams,
     ) -> None:
-        self.spec = spec
+        self.spec, self.problem = spec, problem
         self.sizes: Sizes | FeatureSizes
         if isinstance(problem, FeatureSizes) and not len(policy):
             self.sizes = problem
@@ -51,8 +52,8 @@ class FixedAgent(LiveAgent):
         state = self.sizes.checked("state", state)
         if self.action is None or len(self.policy):
             place = state if len(self.policy) else 0
-            rng = self.streams.action
-            self.action = int(choose(self.policy, self.sizes.n_actions, place, rng))
+            with self.streams.words("action") as (words,):
+                self.action = int(choose(self.policy, self.sizes.n_actions, place, words))
         return self.action
 
     def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:

@@ -26,7 +26,7 @@ class DifferentialQAgent(LiveAgent):
     def __init__(
         self, spec: "DifferentialQLearning", problem: TabularMDP | Sizes, streams: Streams
     ) -> None:
-        self.spec = spec
+        self.spec, self.problem = spec, problem
         self.sizes = sizes_of(problem, spec.label)
         self.streams = streams
         self.values = np.zeros((self.sizes.n_states, self.sizes.n_actions))

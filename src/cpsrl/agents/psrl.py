@@ -3,41 +3,40 @@
 Continuing PSRL (Xu, Dong and Van Roy 2024, Algorithm 1), with the paper's symbols beside the code:
 
     for t = 1, 2, ...
-        if X_t = 0                              the rule says so: `tick`
+        if X_t = 0                              the rule says so: `ask`
             sample E^k from the posterior       `resample`
             pi_k = optimal policy of E^k        for the objective
         apply A_t = pi_k(S_t)                   `act`
         observe R_(t+1), S_(t+1)                `observe`
 
 TSDE, DS-PSRL and the others differ in the rule (when to resample) and the objective (what to plan
-for). `PSRLAgent` is this loop's body in Python. The compiled loop, `cpsrl.simulation.tabular`,
-calls the same compiled functions in the same order: the same trajectory, bit for bit.
+for); the belief (what is drawn) is a part as well. `PSRLAgent` is this loop's body in Python. The
+compiled loop, `cpsrl.simulation.tabular`, calls the same compiled functions in the same order: the
+same trajectory, bit for bit.
 """
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
-from cpsrl.agents.agent import (
-    AGENTS,
-    Agent,
-    LiveAgent,
-    check_state,
-    described,
+from cpsrl._compile import leaf
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.beliefs import BATCH, Dirichlet
+from cpsrl.beliefs.belief import (
+    LiveBelief,
+    checked_belief,
+    checked_model,
     fitting,
-    sizes_of,
+    started,
 )
-from cpsrl.beliefs import Posterior, Prior
-from cpsrl.beliefs.belief import Belief, sample_mean_rewards
-from cpsrl.beliefs.dirichlet import sample_dense
-from cpsrl.checks import checked_index
+from cpsrl.beliefs.dirichlet import DENSE_STATES
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
 from cpsrl.objectives import Average, Discounted, Objective, checked_objective
-from cpsrl.planning import solve_average, solve_discounted
-from cpsrl.planning.kernels import plan_average, plan_discounted
+from cpsrl.planning.kernels import Workspace, thawed, workspace
 from cpsrl.resampling import (
     Arrays,
     Bernoulli,
@@ -50,113 +49,147 @@ from cpsrl.resampling import (
     checked_rule,
 )
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes
+from cpsrl.sizes import Sizes, checked_transition
 from cpsrl.types import Floats, Ints
 
-IN_ADVANCE, TSDE_STOPS, COUNT_DOUBLING = 0, 1, 2
-STEP, START, PREVIOUS, RESAMPLES, ROW, DRAWN, DUE = range(7)
+STEP, START, PREVIOUS, RESAMPLES, ROW, ASKED, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
 pseudo-episode (t_0 = 0), the length of the one before it, the number of resamplings, the row
 visited last, whether the rule was asked for step t, and whether a resampling is due."""
 
-TOLERANCE = 1e-8
-"""Error of the value of a large sampled model, or of its gain, as a share of the largest reward."""
+AHEAD = 1024
+"""Rules that are known in advance are asked for so many steps at a time, from step 1 on."""
+LEAST_ROOM = 64
+PENDING = ("rows", "rewards", "next_states")
 
 
-class Model(NamedTuple):
-    """A sampled dense model and the planner's scratch (empty where the belief is sparse)."""
+class Backlog(NamedTuple):
+    """Transitions that the belief is not yet told of, as compiled code writes them."""
 
-    transitions: Floats
-    """`(S*A, S)`"""
+    rows: Ints
+    """`(room,)` s*A + a"""
     rewards: Floats
-    """`(S*A,)`"""
-    value: Floats
-    """`(S,)`"""
-    gain: Floats
-    """`(S,)`"""
-    matrix: Floats
-    """`(S, S)`"""
+    """`(room,)`"""
+    next_states: Ints
+    """`(room,)`"""
+    count: Ints
+    """`(1,)` how many there are"""
 
 
-@jit
-def stops(code: int, t: int, start: int, previous_length: int, visits: int, before: int) -> bool:
-    """Return whether a count rule ends the pseudo-episode at the start of step t."""
-    if code == TSDE_STOPS:
-        return t > start + previous_length or visits > 2 * before
-    return visits - before >= max(1, before)
-
-
-@jit
-def stops_now(code: int, clock: Ints, visits: Ints, before: Ints) -> bool:
-    """Return whether a count rule resamples at the current step."""
-    row = clock[ROW]
-    if clock[STEP] == 1:
-        return True
-    return stops(code, clock[STEP], clock[START], clock[PREVIOUS], visits[row], before[row])
-
-
-@jit
-def begin_pseudo_episode(code: int, clock: Ints, visits: Ints, before: Ints) -> None:
+@leaf
+def begin_pseudo_episode(clock: Ints, visits: Ints, before: Ints) -> None:
     """Set the clock for a pseudo-episode that begins at the current step."""
     clock[PREVIOUS] = clock[STEP] - clock[START]
     clock[START] = clock[STEP]
     clock[RESAMPLES] += 1
     clock[DUE] = 0
-    if code != IN_ADVANCE:
-        for row in range(len(visits)):
-            before[row] = visits[row]
+    for row in range(len(visits)):
+        before[row] = visits[row]
 
 
-@jit
-def resample_dense(
-    belief: Belief,
-    model: Model,
-    average: bool,
-    gamma: float,
-    policy: Ints,
-    rng: np.random.Generator,
-) -> None:
-    """Draw a model from a dense belief and make `policy` `(S,)` optimal in it."""
-    sample_dense(belief.alpha, belief.visits, belief.small, rng, model.transitions)
-    sample_mean_rewards(belief, rng, model.rewards)
-    n_states = len(policy)
-    n_actions = len(model.rewards) // n_states
-    P = model.transitions.reshape((n_states, n_actions, n_states))
-    r = model.rewards.reshape((n_states, n_actions))
-    if average:
-        plan_average(P, r, policy, model.gain, model.value, model.matrix)
-    else:
-        plan_discounted(P, r, gamma, policy, model.value, model.matrix)
+class Model(NamedTuple):
+    """A sampled model, and what planning in it writes into."""
+
+    P: Floats
+    """`(S*A, S)`"""
+    r: Floats
+    """`(S*A,)`"""
+    work: Workspace
+
+
+class Ahead:
+    """A rule that is known in advance, asked for AHEAD steps at a time.
+
+    Stretches begin at the steps 1, 1 + AHEAD, ... whoever asks and however far, so that where a run
+    is split makes no difference. `stream` is where the rule's stream stood before the last stretch:
+    a run that is taken up in the middle of a stretch asks for it again.
+    """
+
+    def __init__(self, rule: Rule, streams: Streams) -> None:
+        self.rule, self.streams = rule, streams
+        self.first, self.stream = 0, None
+        self.resample, self.gamma = np.zeros(0, np.bool_), np.zeros(0)
+
+    def steps(self, first: int, n: int) -> Arrays:
+        """Return `resample` and `gamma` `(n,)` of the steps first, ..., first + n - 1."""
+        if not self.first <= first <= first + n <= self.first + len(self.gamma):
+            self._extend(first, first + n)
+        part = slice(first - self.first, first - self.first + n)
+        return self.resample[part], self.gamma[part]
+
+    def stream_before(self, step: int) -> Any:
+        """Return where the rule's stream stood before the stretch of `step`."""
+        end = self.first + len(self.gamma)
+        if not len(self.gamma) or step == end:
+            return self.streams.state()["rule"]
+        assert step >= end - AHEAD, "the run was not taken to the end of its chunk"
+        return self.stream
+
+    def _extend(self, first: int, end: int) -> None:
+        begin = first - (first - 1) % AHEAD
+        last = end - 1 - (end - 2) % AHEAD
+        reached = self.first + len(self.gamma) if len(self.gamma) else begin
+        kept = slice(begin - self.first, None) if len(self.gamma) else slice(0, 0)
+        parts = [(self.resample[kept], self.gamma[kept])]
+        if last > reached:
+            parts.append(self._asked(reached, last - reached))
+        self.stream = self.streams.rule.bit_generator.state
+        parts.append(self._asked(last, AHEAD))
+        self.resample, self.gamma = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.first = begin
+
+    def _asked(self, first: int, n: int) -> Arrays:
+        resample, gamma = self.rule.arrays(first, n, self.streams.rule)
+        kinds = resample.dtype == np.bool_ and gamma.dtype == np.float64
+        if not kinds or not resample.shape == gamma.shape == (n,):
+            raise ValueError(
+                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats, not "
+                f"{resample.dtype} {resample.shape} and {gamma.dtype} {gamma.shape}"
+            )
+        return resample, gamma
 
 
 class PSRLAgent(LiveAgent):
-    """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `posterior`."""
+    """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `belief`."""
+
+    kept: ClassVar = ("policy", "clock", "visits", "before", "memory")
 
     def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
-        sizes = sizes_of(problem, spec.label)
-        n_states, n_actions = sizes.n_states, sizes.n_actions
-        self.rule = spec.rule.resolve(n_states * n_actions, None)
-        self.code = (
-            0 if not self.rule.needs_counts else 1 if isinstance(self.rule, TSDEStops) else 2
-        )
+        self.sizes = sizes_of(problem, spec.label)
+        n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
+        self.rule = spec.rule.resolve(rows, None)
         self.spec = replace(spec, rule=self.rule)
-        self.average = isinstance(spec.objective, Average)
-        self.gamma = fixed_gamma(spec.objective)
-        self.streams = streams
-        self.posterior = Posterior(spec.prior, problem)
+        self.objective = spec.objective
+        self.problem = problem
         self.policy = np.zeros(n_states, np.int64)
         self.clock = np.zeros(7, np.int64)
         self.clock[STEP] = 1
-        self.before = np.zeros(n_states * n_actions if self.rule.needs_counts else 0, np.int64)
-        rows, cells = (n_states * n_actions, n_states) if self.posterior.is_dense else (0, 0)
-        self.model = Model(
-            np.empty((rows, cells)),
-            np.empty(rows),
-            np.empty(cells),
-            np.empty(cells),
-            np.empty((cells, cells)),
-        )
-        self._gamma = np.nan
+        counted = rows if self.rule.needs_counts else 0
+        self.visits, self.before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
+        self.memory = np.array(self.rule.memory(), np.float64)
+        self.told = started(spec.belief, problem)
+        self._begin(streams)
+
+    def _begin(self, streams: Streams) -> None:
+        self.streams = streams
+        self.ahead = Ahead(self.rule, streams)
+        self.backlog = _backlog(LEAST_ROOM)
+        n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
+        self.model: Model | None = None
+        if self.told.inside is not None:
+            P, r = np.empty((rows, n_states)), np.empty(rows)
+            self.model = Model(P, r, workspace(n_states))
+
+    def fork(self, streams: Streams) -> "PSRLAgent":
+        """Return another agent like this one was at its start; quicker than to start one."""
+        if self.told.inside is None:
+            return PSRLAgent(self.spec, self.problem, streams)
+        new = copy.copy(self)
+        for name in self.kept:
+            setattr(new, name, getattr(self, name).copy())
+        new.told = self.told.copy()
+        new._begin(streams)
+        return new
 
     @property
     def step(self) -> int:
@@ -168,124 +201,208 @@ class PSRLAgent(LiveAgent):
         """How often a model was drawn."""
         return int(self.clock[RESAMPLES])
 
+    @property
+    def belief(self) -> LiveBelief:
+        """The live belief after all that was observed; a copy of it where it lags behind."""
+        if not self.backlog.count[0]:
+            return self.told
+        if self.told.inside is not None:
+            self.hand_over()
+            return self.told
+        current = self.told.copy()
+        current.observe_many(*self._pending())
+        return current
+
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        state = checked_index("state", state, self.posterior.n_states)
-        self.tick()
+        state = self.sizes.checked("state", state)
+        self.ask()
         if self.clock[DUE]:
-            self.resample(self.planning_gamma(self._gamma))
+            self.resample()
         return int(self.policy[state])
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self.posterior.checked(state, action, reward, next_state)
-        self.tick()
-        self.clock[ROW] = self.posterior.observe(state, action, reward, next_state)
-        self.clock[STEP] += 1
-        self.clock[DRAWN] = 0
+        state, action, reward, next_state = checked_transition(
+            self.sizes, state, action, reward, next_state
+        )
+        self.told.check_possible(state, action, next_state)
+        self.ask()
+        row, clock = state * self.sizes.n_actions + action, self.clock
+        place = self.room()
+        self.backlog.rows[place] = row
+        self.backlog.rewards[place] = reward
+        self.backlog.next_states[place] = next_state
+        self.backlog.count[0] = place + 1
+        if place + 1 == BATCH:
+            self.hand_over()
+        if len(self.visits):
+            self.visits[row] += 1
+        clock[ROW] = row
+        clock[STEP] += 1
+        clock[ASKED] = 0
 
-    def in_advance(self, n: int) -> Arrays:
-        """Return the rule's arrays of the next n steps, empty if it looks at visit counts."""
-        if self.rule.needs_counts:
-            return np.zeros(0, np.bool_), np.zeros(0)
-        resample, gamma = self.rule.arrays(self.step, n, self.streams.rule)
-        kinds = resample.dtype == np.bool_ and gamma.dtype == np.float64
-        if not kinds or not resample.shape == gamma.shape == (n,):
-            raise ValueError(
-                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats, not "
-                f"{resample.dtype} {resample.shape} and {gamma.dtype} {gamma.shape}"
-            )
-        return resample, gamma
-
-    def tick(self) -> None:
+    def ask(self) -> None:
         """Ask the rule, once a step, whether to resample."""
-        if self.clock[DRAWN]:
+        clock = self.clock
+        if clock[ASKED]:
             return
-        if self.rule.needs_counts:
-            visits = self.posterior.arrays.visits
-            due = stops_now(self.code, self.clock, visits, self.before)
+        if not self.rule.needs_counts:
+            due = self.ahead.steps(int(clock[STEP]), 1)[0][0]
+        elif clock[STEP] == 1:
+            due = True
         else:
-            resample, gamma = self.in_advance(1)
-            due, self._gamma = resample[0], gamma[0]
-        self.clock[DRAWN] = 1
-        self.clock[DUE] |= due
+            assert self.rule.stops is not None
+            t, start, previous, _, row, _, _ = clock.tolist()
+            visits, before = int(self.visits[row]), int(self.before[row])
+            due = self.rule.stops(t, start, previous, visits, before, self.memory)
+        clock[ASKED] = 1
+        clock[DUE] |= bool(due)
 
-    def planning_gamma(self, gamma: float) -> float:
-        """Return the discount factor to plan with where the rule's is `gamma`."""
-        return gamma if math.isnan(self.gamma) else self.gamma
+    def planning_gamma(self) -> float:
+        """Return the discount factor to plan with at the current step."""
+        own = math.nan if self.rule.needs_counts else self.ahead.steps(self.step, 1)[1][0]
+        return self.objective.planning_gamma(float(own))
 
-    def resample(self, gamma: float) -> None:
-        """Begin a pseudo-episode: draw a model and plan in it, with `gamma` if discounted."""
-        if self.posterior.is_dense:
-            belief, rng = self.posterior.arrays, self.streams.belief
-            resample_dense(belief, self.model, self.average, gamma, self.policy, rng)
+    def resample(self) -> None:
+        """Begin a pseudo-episode: draw a model and make the policy optimal in it."""
+        self.hand_over()
+        gamma, told = self.planning_gamma(), self.told
+        shape = (self.sizes.n_states, self.sizes.n_actions)
+        if told.inside is not None:
+            assert self.model is not None
+            P, r, work = self.model
+            with self.streams.words("belief") as (words,):
+                told.inside.sample(told.arrays, words, P, r)
+            self.objective.plan(P.reshape(*shape, -1), r.reshape(shape), gamma, self.policy, work)
         else:
-            model = self.posterior.sample(self.streams.belief)
-            tol = TOLERANCE * max(1.0, float(np.abs(model.rewards).max()))
-            if self.average:
-                self.policy[:] = solve_average(model, tol).policy
+            P, r = drawn_arrays(told.sample(self.streams.belief), *shape)
+            if isinstance(P, TabularMDP):
+                self.policy[:] = self.objective.solve(P, gamma)
             else:
-                self.policy[:] = solve_discounted(model, gamma, tol).policy
-        begin_pseudo_episode(self.code, self.clock, self.posterior.arrays.visits, self.before)
+                self.objective.plan(P, r, gamma, self.policy, workspace(shape[0]))
+        begin_pseudo_episode(self.clock, self.visits, self.before)
+
+    def hand_over(self) -> None:
+        """Tell the belief of the transitions that it was not yet told of."""
+        if self.backlog.count[0]:
+            self.told.observe_many(*self._pending())
+            self.backlog.count[0] = 0
+
+    def room(self) -> int:
+        """Return the place in the backlog of the next transition; make room where there is none."""
+        count, room = int(self.backlog.count[0]), len(self.backlog.rows)
+        if count == room:
+            old, self.backlog = self.backlog, _backlog(min(BATCH, 4 * room))
+            for theirs, mine in zip(old, self.backlog, strict=True):
+                mine[: len(theirs)] = theirs
+        return count
+
+    def _pending(self) -> tuple[Ints, Ints, Floats, Ints]:
+        n = int(self.backlog.count[0])
+        states, actions = np.divmod(self.backlog.rows[:n], self.sizes.n_actions)
+        return states, actions, self.backlog.rewards[:n].copy(), self.backlog.next_states[:n].copy()
 
     def state(self) -> dict[str, Any]:
-        """Return all that a new agent needs to go on from here."""
-        return {
-            "belief": self.posterior.state(),
-            "policy": self.policy.copy(),
-            "clock": self.clock.copy(),
-            "before": self.before.copy(),
-            "spec": described(self.spec),
-            "streams": self.streams.state(),
-        }
+        """Return all that a new agent needs to go on from here: scalars and arrays in a tree."""
+        if self.told.inside is not None:
+            self.hand_over()
+        n = int(self.backlog.count[0])
+        backlog = {name: getattr(self.backlog, name)[:n].copy() for name in PENDING}
+        state = super().state() | {"belief": self.told.state(), "backlog": backlog}
+        if not self.rule.needs_counts:
+            state["streams"]["rule"] = self.ahead.stream_before(self.step)
+        return state
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, "belief")
-        mine = {"policy": self.policy, "clock": self.clock, "before": self.before}
-        arrays = fitting(state, mine)
-        policy, clock = arrays["policy"], arrays["clock"]
-        n_actions, n_rows = self.posterior.n_actions, len(self.posterior.arrays.visits)
-        sound = (policy >= 0).all() and (policy < n_actions).all() and (clock >= 0).all()
-        if not sound or clock[ROW] >= n_rows or clock[STEP] < 1:
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if the policy, clock or counts are impossible."""
+        policy, clock = values["policy"], values["clock"]
+        sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
+        counts = (clock, values["visits"], values["before"])
+        rows = self.sizes.n_states * self.sizes.n_actions
+        sound = sound and all((count >= 0).all() for count in counts)
+        if not sound or clock[ROW] >= rows or clock[STEP] < 1:
             raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
-        self.posterior.restore(state["belief"])
-        self.streams.restore(state["streams"])
-        for name, array in arrays.items():
-            mine[name][:] = array
+
+    def restore_parts(self, state: dict[str, Any]) -> None:
+        """Restore the belief, and what it was not yet told of."""
+        if not isinstance(state.get("belief"), dict) or not isinstance(state.get("backlog"), dict):
+            raise ValueError("the stored state lacks belief or backlog")
+        like = {name: getattr(self.backlog, name) for name in PENDING}
+        pending = fitting(state["backlog"], like, any_length=PENDING)
+        n, rows = len(pending["rows"]), self.sizes.n_states * self.sizes.n_actions
+        limits = {"rows": rows, "next_states": self.sizes.n_states}
+        sound = all(len(array) == n for array in pending.values()) and n < BATCH
+        for name, limit in limits.items():
+            sound = sound and (pending[name] >= 0).all() and (pending[name] < limit).all()
+        if not sound or not np.isfinite(pending["rewards"]).all():
+            raise ValueError("the stored backlog is damaged: it has impossible numbers")
+        self.told.restore(state["belief"])
+        self.backlog = _backlog(max(n, LEAST_ROOM))
+        for name, array in pending.items():
+            getattr(self.backlog, name)[:n] = array
+        self.backlog.count[0] = n
+        self.ahead = Ahead(self.rule, self.streams)
 
 
-def fixed_gamma(objective: Objective) -> float:
-    """Return the objective's own discount factor: NaN if it is the rule's, 0 if there is none."""
-    if isinstance(objective, Average):
-        return 0.0
-    return math.nan if objective.gamma is None else objective.gamma
+def _backlog(room: int) -> Backlog:
+    whole, count = np.zeros((2, room), np.int64), np.zeros(1, np.int64)
+    return Backlog(whole[0], np.zeros(room), whole[1], count)
+
+
+def drawn_arrays(drawn: Any, n_states: int, n_actions: int) -> tuple[Any, Any]:
+    """Return P `(S, A, S)` and r `(S, A)` of a small model, or a large one as a TabularMDP."""
+    if not isinstance(drawn, TabularMDP):
+        try:
+            P, r = (np.array(part, np.float64, order="C") for part in drawn)
+        except (TypeError, ValueError):
+            P, r = np.zeros(0), np.zeros(0)
+        right = P.shape == (n_states, n_actions, n_states) and r.shape == (n_states, n_actions)
+        if right and n_states <= DENSE_STATES and is_model(P, r):
+            return P, r
+    model = checked_model(drawn, n_states, n_actions)
+    if n_states <= DENSE_STATES:
+        return thawed(model.dense, model.rewards)
+    return model, None
+
+
+@leaf
+def is_model(P: Floats, r: Floats) -> bool:
+    """Return whether the rows of P `(S, A, S)` are distributions and r `(S, A)` is finite."""
+    for s in range(r.shape[0]):
+        for a in range(r.shape[1]):
+            total = 0.0
+            for j in range(P.shape[2]):
+                if not P[s, a, j] >= 0.0:
+                    return False
+                total += P[s, a, j]
+            if not abs(total - 1.0) <= ROW_SUM_TOLERANCE or not math.isfinite(r[s, a]):
+                return False
+    return True
 
 
 @AGENTS.add("psrl")
 @dataclass(frozen=True)
 class PSRL(Agent):
-    """Posterior sampling with any rule and any objective.
+    """Posterior sampling with any rule, any objective and any belief.
 
     Args:
         rule: when to draw a new model (see `cpsrl.resampling`).
-        objective: `Discounted(gamma=None)` or `Average()`.
-        prior: the belief at the start.
+        objective: what to plan for, `Discounted(gamma=None)` or `Average()`.
+        belief: what is drawn (see `cpsrl.beliefs`).
         label: what to call the agent in tables and figures.
     """
 
     rule: Rule = field(default_factory=Bernoulli)
     objective: Objective = field(default_factory=Discounted)
-    prior: Prior = field(default_factory=Prior)
+    belief: Any = field(default_factory=Dirichlet)
     label: str = ""
 
     def __post_init__(self) -> None:
         checked_rule(self.rule)
         checked_objective(self.objective)
-        if not isinstance(self.prior, Prior):
-            raise ValueError(f"prior must be a Prior(...), not {self.prior!r}")
-        fixed = isinstance(self.objective, Average) or self.objective.gamma is not None
-        if not fixed and not self.rule.has_gamma:
+        checked_belief(self.belief)
+        if self.objective.discounts and self.objective.gamma is None and not self.rule.has_gamma:
             raise ValueError(
                 f"the rule {self.rule.label!r} has no gamma to plan with: give "
                 "Discounted(gamma) or Average()"
@@ -302,7 +419,7 @@ class PSRL(Agent):
     def check(self, problem: TabularMDP | Sizes) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
         sizes_of(problem, self.label)
-        Posterior(self.prior, problem)
+        started(self.belief, problem)
 
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> PSRLAgent:
         """Return a live agent."""
@@ -314,7 +431,7 @@ def ContinuingPSRL(
     gamma: float | None = None,
     schedule: Any = None,
     horizon: int | None = None,
-    prior: Prior | None = None,
+    belief: Any = None,
     label: str = "",
 ) -> PSRL:
     """Continuing PSRL (Xu, Dong and Van Roy 2024): resample with probability 1 - gamma a step.
@@ -323,45 +440,50 @@ def ContinuingPSRL(
         gamma: the discount factor (.99 unless there is a schedule).
         schedule: "horizon" (1 - sqrt(S A / T)), "doubling", or a function of the step.
         horizon: T of the "horizon" schedule; None takes the steps of the simulation.
-        prior: the belief at the start.
+        belief: what is drawn.
         label: what to call the agent.
     """
-    rule = Bernoulli(gamma=gamma, schedule=schedule, horizon=horizon)
-    return PSRL(rule, Discounted(), prior or Prior(), label)
+    return _psrl(Bernoulli(gamma, schedule, horizon), Discounted(), belief, label)
 
 
 @AGENTS.add("tsde")
-def TSDE(prior: Prior | None = None, label: str = "") -> PSRL:
+def TSDE(belief: Any = None, label: str = "") -> PSRL:
     """Thompson sampling with dynamic episodes (Ouyang et al. 2017)."""
-    return PSRL(TSDEStops(), Average(), prior or Prior(), label)
+    return _psrl(TSDEStops(), Average(), belief, label)
 
 
 @AGENTS.add("ds-psrl")
-def DSPSRL(prior: Prior | None = None, label: str = "") -> PSRL:
+def DSPSRL(belief: Any = None, label: str = "") -> PSRL:
     """Deterministically scheduled PSRL (Theocharous et al. 2018): resample at 1, 2, 4, 8, ..."""
-    return PSRL(DoublingTimes(), Average(), prior or Prior(), label)
+    return _psrl(DoublingTimes(), Average(), belief, label)
 
 
 @AGENTS.add("count-doubling-psrl")
-def CountDoublingPSRL(prior: Prior | None = None, label: str = "") -> PSRL:
+def CountDoublingPSRL(belief: Any = None, label: str = "") -> PSRL:
     """PSRL that resamples when a visit count doubles (Osband, Russo and Van Roy 2013)."""
-    return PSRL(CountDoubling(), Average(), prior or Prior(), label)
+    return _psrl(CountDoubling(), Average(), belief, label)
 
 
 @AGENTS.add("fixed-length-psrl")
 def FixedLengthPSRL(
-    length: int = 100, gamma: float | None = None, prior: Prior | None = None, label: str = ""
+    length: int = 100, gamma: float | None = None, belief: Any = None, label: str = ""
 ) -> PSRL:
     """PSRL that resamples every `length` steps; with `gamma` it plans discounted, else average."""
-    objective = Average() if gamma is None else Discounted(gamma)
-    return PSRL(FixedLength(length), objective, prior or Prior(), label)
+    return _psrl(FixedLength(length), _objective(gamma), belief, label)
 
 
 @AGENTS.add("every-step-psrl")
-def EveryStepPSRL(gamma: float | None = None, prior: Prior | None = None, label: str = "") -> PSRL:
+def EveryStepPSRL(gamma: float | None = None, belief: Any = None, label: str = "") -> PSRL:
     """PSRL that resamples at every step; with `gamma` it plans discounted, else average."""
-    objective = Average() if gamma is None else Discounted(gamma)
-    return PSRL(EveryStep(), objective, prior or Prior(), label)
+    return _psrl(EveryStep(), _objective(gamma), belief, label)
+
+
+def _psrl(rule: Rule, objective: Objective, belief: Any, label: str) -> PSRL:
+    return PSRL(rule, objective, Dirichlet() if belief is None else belief, label)
+
+
+def _objective(gamma: float | None) -> Objective:
+    return Average() if gamma is None else Discounted(gamma)
 
 
 NAMES = {

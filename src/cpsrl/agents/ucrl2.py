@@ -96,7 +96,7 @@ class UCRL2Agent(LiveAgent):
     def __init__(self, spec: "UCRL2", problem: TabularMDP | Sizes, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
         shape = (self.sizes.n_states, self.sizes.n_actions)
-        self.spec = spec
+        self.spec, self.problem = spec, problem
         self.streams = streams
         self.step = 1
         self.resamples = 0

@@ -28,8 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, jit
+from cpsrl._compile import inlined, leaf
 from cpsrl.types import Floats
+from cpsrl.variates import Words, standard_exponential, standard_gamma, uniform
 
 LAYERS = 64
 LEAST_SHAPE, MOST_SHAPE = 1e-6, 0.5
@@ -82,21 +83,36 @@ def _pieces(a: float, t: float) -> tuple[Floats, Floats]:
     return widths, heights
 
 
-@jit
-def draw_beside(
-    i: int, y: float, shape: float, power: float, heights: Floats, rng: np.random.Generator
+@inlined
+def draw_small(small: SmallGamma, words: Words) -> float:
+    """Return a variate of the small shape."""
+    widths = small.widths
+    while True:
+        v = LAYERS * uniform(words)
+        i = int(v)
+        y = (v - i) * widths[i]
+        if y < widths[i + 1]:
+            return raised(y, small.power)
+        x = _draw_beside(i, y, small.shape, small.power, small.heights, words)
+        if x >= 0.0:
+            return x
+
+
+@leaf
+def _draw_beside(
+    i: int, y: float, shape: float, power: float, heights: Floats, words: Words
 ) -> float:
     """Return the variate of a point of piece i with y >= w_(i+1), or -1 if it is above f."""
     if i > 0:
         x = raised(y, power)
-        z = heights[i] + (heights[i + 1] - heights[i]) * rng.random()
+        z = heights[i] + (heights[i + 1] - heights[i]) * uniform(words)
         return x if z < math.exp(-x) else -1.0
     t = -math.log(heights[1])
-    x = t + rng.standard_exponential()
-    return x if rng.random() < (t / x) ** (1.0 - shape) else -1.0
+    x = t + standard_exponential(words)
+    return x if uniform(words) < (t / x) ** (1.0 - shape) else -1.0
 
 
-@jit
+@inlined
 def raised(y: float, power: float) -> float:
     """Return y^power."""
     whole = int(power)
@@ -104,13 +120,13 @@ def raised(y: float, power: float) -> float:
 
 
 @inlined
-def draw_gamma(shape: float, rng: np.random.Generator) -> float:
+def draw_gamma(shape: float, words: Words) -> float:
     """Return a Gamma(shape) variate, 0 for shape 0; below 1 it is Gamma(1 + shape) U^(1 / shape).
 
     NumPy's own method for shapes below 1 is three times as slow. The result may underflow to 0.
     """
     factor = 1.0
     if 0.0 < shape < 1.0:
-        factor = math.exp(-rng.standard_exponential() / shape)
+        factor = math.exp(-standard_exponential(words) / shape)
         shape += 1.0
-    return factor * rng.standard_gamma(shape)
+    return factor * standard_gamma(words, shape)

@@ -16,42 +16,80 @@ The observed successors of a row are a linked list in a pool: `first` (S*A,) and
 are positions in it (-1 ends a list), `successor` and `count` (pool,) its entries.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from cpsrl._compile import jit
+from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, fitting, impossible
 from cpsrl.beliefs.gamma import draw_gamma
+from cpsrl.beliefs.rewards import (
+    RewardArrays,
+    learned_rewards,
+    mean_rewards,
+    observe_reward,
+    sample_rewards,
+    sound_rewards,
+)
+from cpsrl.mdp import TabularMDP
+from cpsrl.seeding import lent
 from cpsrl.types import Floats, Ints
+from cpsrl.variates import Words, standard_gamma, uniform
 
 LEFT = 1e-12
 PIECES = 28
 """About how many pieces a stick gives for each unit of the unobserved cells' parameter."""
+MOST_CELLS = 50_000_000
+"""The largest S*A*S of a dense belief, and the largest expected size of a sparse sample."""
+POOL = ("following", "successor", "count")
+
+
+class SparseArrays(NamedTuple):
+    """A sparse belief as compiled code reads and updates it."""
+
+    cell: Floats
+    """`(S*A,)` prior parameter of each possible cell of a row"""
+    support_start: Ints
+    """`(S*A + 1,)` where each row's possible successors begin, or `(0,)`: all are possible"""
+    support_state: Ints
+    """the possible successors"""
+    first: Ints
+    """`(S*A,)` each row's first entry in the pool of observed successors, or -1"""
+    following: Ints
+    """`(pool,)` the next entry of the same row, or -1"""
+    successor: Ints
+    """`(pool,)`"""
+    count: Ints
+    """`(pool,)`"""
+    n_entries: Ints
+    """`(1,)` how many entries of the pool are in use"""
 
 
 @jit
-def observe_successor(
-    row: int,
-    state: int,
-    first: Ints,
-    following: Ints,
-    successor: Ints,
-    count: Ints,
-    n_entries: Ints,
+def observe_all(
+    belief: SparseArrays, learned: RewardArrays, rows: Ints, rewards: Floats, next_states: Ints
 ) -> None:
-    """Enter a transition from `row` to `state`; the pool must have room for one more entry."""
-    entry = first[row]
+    """Enter transitions `(n,)`; the pool must have room for as many more entries."""
+    for i in range(len(rows)):
+        _observe_successor(belief, rows[i], next_states[i])
+        observe_reward(learned, rows[i], rewards[i])
+
+
+@jit
+def _observe_successor(belief: SparseArrays, row: int, state: int) -> None:
+    entry = belief.first[row]
     while entry >= 0:
-        if successor[entry] == state:
-            count[entry] += 1
+        if belief.successor[entry] == state:
+            belief.count[entry] += 1
             return
-        entry = following[entry]
-    entry = n_entries[0]
-    n_entries[0] += 1
-    successor[entry] = state
-    count[entry] = 1
-    following[entry] = first[row]
-    first[row] = entry
+        entry = belief.following[entry]
+    entry = belief.n_entries[0]
+    belief.n_entries[0] += 1
+    belief.successor[entry] = state
+    belief.count[entry] = 1
+    belief.following[entry] = belief.first[row]
+    belief.first[row] = entry
 
 
 @jit
@@ -67,30 +105,11 @@ def rows_of_entries(first: Ints, following: Ints) -> Ints:
 
 
 @jit
-def sample_sparse(
-    n_states: int,
-    cell: Floats,
-    support_start: Ints,
-    support_state: Ints,
-    first: Ints,
-    following: Ints,
-    successor: Ints,
-    count: Ints,
-    rng: np.random.Generator,
-) -> tuple[Any, Any, Floats]:
-    """Draw every transition row; return row pointers, successors and probabilities.
-
-    Args:
-        n_states: S.
-        cell: `(S*A,)` prior parameter of each possible cell of a row.
-        support_start: `(S*A + 1,)` where each row's possible successors begin, or `(0,)`: all.
-        support_state: the possible successors.
-        first: `(S*A,)`, with the three that follow: the observed successors.
-        following: `(pool,)`.
-        successor: `(pool,)`.
-        count: `(pool,)`.
-        rng: where the variates come from.
-    """
+def sample_rows(belief: SparseArrays, n_states: int, words: Words) -> tuple[Any, Any, Floats]:
+    """Draw every transition row; return row pointers, successors and probabilities."""
+    cell, support_start, support_state = belief.cell, belief.support_start, belief.support_state
+    first, following = belief.first, belief.following
+    successor, count = belief.successor, belief.count
     n_rows = len(first)
     everything = len(support_start) == 0
     starts = np.zeros(n_rows + 1, np.int64)
@@ -112,14 +131,14 @@ def sample_sparse(
         while entry >= 0:
             stamp[successor[entry]] = row
             states[end] = successor[entry]
-            shares[end] = rng.standard_gamma(count[entry] + a)
+            shares[end] = standard_gamma(words, count[entry] + a)
             total += shares[end]
             end += 1
             entry = following[entry]
         n_free = n_candidates - (end - start)
         if n_free > 0:
             # Without observations the unobserved cells are the whole row, and their sum cancels.
-            stick = draw_gamma(n_free * a, rng) if total > 0.0 else 1.0
+            stick = draw_gamma(n_free * a, words) if total > 0.0 else 1.0
             total += stick
             # Rejection where nearly all labels are free, a list of the free ones where few are.
             listed = n_candidates < 4 * (n_candidates - n_free + PIECES * (1.0 + n_free * a))
@@ -134,18 +153,18 @@ def sample_sparse(
                 n_free -= 1
                 piece, rest = stick, 0.0
                 if n_free > 0:
-                    x = rng.standard_gamma(1.0 + a)
-                    y = draw_gamma(n_free * a, rng)
+                    x = standard_gamma(words, 1.0 + a)
+                    y = draw_gamma(n_free * a, words)
                     if stick * y > least * (x + y):
                         piece, rest = stick * x / (x + y), stick * y / (x + y)
                 stick = rest
                 if listed:
-                    k = int(rng.random() * (n_free + 1))
+                    k = int(uniform(words) * (n_free + 1))
                     state = free[k]
                     free[k] = free[n_free]
                 else:
                     while True:
-                        k = int(rng.random() * n_candidates)
+                        k = int(uniform(words) * n_candidates)
                         state = k if everything else support_state[begin + k]
                         if stamp[state] != row:
                             break
@@ -167,3 +186,153 @@ def _longer(array: Any) -> Any:
     longer = np.empty(len(array) + len(array) // 2, array.dtype)
     longer[: len(array)] = array
     return longer
+
+
+class SparseDirichlet(LiveBelief):
+    """The live form that keeps the observed successors only.
+
+    Args:
+        n_states: S.
+        cell: `(S*A,)` prior parameter of each possible cell of a row.
+        support: the possible successors, a sparse matrix `(S*A, S)`; None: all are possible.
+        rewards: what is believed about the rewards.
+    """
+
+    def __init__(self, n_states: int, cell: Floats, support: Any, rewards: RewardArrays) -> None:
+        nothing = np.zeros(0, np.int64)
+        self.n_states = n_states
+        self.rewards = rewards
+        self.arrays = SparseArrays(
+            cell=cell,
+            support_start=nothing if support is None else support.indptr.astype(np.int64),
+            support_state=nothing if support is None else support.indices.astype(np.int64),
+            first=np.full(len(cell), -1, np.int64),
+            following=nothing,
+            successor=nothing,
+            count=nothing,
+            n_entries=np.zeros(1, np.int64),
+        )
+        if support is None:
+            pieces = len(cell) * min(n_states, PIECES * n_states * cell[0])
+            if pieces > MOST_CELLS:
+                raise ValueError(
+                    f"a sample from this prior would have about {pieces:,.0f} cells that are not "
+                    f"0, more than {MOST_CELLS:,}; take a smaller parameter per cell (1/S is "
+                    "the default) or a support"
+                )
+
+    @property
+    def n_actions(self) -> int:
+        """A, the number of actions."""
+        return len(self.arrays.cell) // self.n_states
+
+    def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
+        """Learn from transitions `(n,)`, in the order of time."""
+        self._reserve(len(states))
+        rows = states * self.n_actions + actions
+        observe_all(self.arrays, self.rewards, rows, rewards, next_states)
+
+    def sample(self, rng: np.random.Generator | int) -> TabularMDP:
+        """Draw an MDP with a generator, or with one made from a seed."""
+        r = np.empty(len(self.arrays.cell))
+        with lent(rng) as words:
+            drawn = sample_rows(self.arrays, self.n_states, words)
+            sample_rewards(self.rewards, words, r)
+        return self._model(self._sparse(*drawn), r)
+
+    def mean(self) -> TabularMDP:
+        """Return the MDP of the posterior means.
+
+        Every possible successor has an entry in it, observed or not.
+        """
+        b, rows = self.arrays, len(self.arrays.cell)
+        if len(b.support_start):
+            starts, states = b.support_start, b.support_state
+        elif rows * self.n_states <= MOST_CELLS:
+            starts = np.arange(0, rows * self.n_states + 1, self.n_states)
+            states = np.tile(np.arange(self.n_states), rows)
+        else:
+            raise ValueError(
+                f"the posterior mean has {rows * self.n_states:,} cells that are not 0, more than "
+                f"{MOST_CELLS:,}; a prior with a support would have fewer"
+            )
+        weights = self._sparse(starts, states, np.repeat(b.cell, np.diff(starts)))
+        used = int(b.n_entries[0])
+        entries = (rows_of_entries(b.first, b.following[:used]), b.successor[:used])
+        weights += scipy.sparse.csr_array((b.count[:used], entries), shape=weights.shape)
+        weights.data /= np.repeat(weights.sum(axis=1), np.diff(weights.indptr))
+        return self._model(weights, mean_rewards(self.rewards))
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of the arrays that observations change, by name."""
+        used = self.arrays.n_entries[0]
+        kept = {k: v[:used] if k in POOL else v for k, v in self._learned.items()}
+        return {name: array.copy() for name, array in kept.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
+        arrays = fitting(state, self._learned, any_length=POOL)
+        if not sound_rewards(arrays) or not self._sound(arrays):
+            raise damaged()
+        for name, array in learned_rewards(self.rewards).items():
+            array[:] = arrays[name]
+        links = {name: arrays[name] for name in ("first", *POOL)}
+        used = np.array([len(arrays["count"])])
+        self.arrays = self.arrays._replace(**links, n_entries=used)
+
+    def check_possible(self, state: int, action: int, next_state: int) -> None:
+        """Raise a ValueError if the prior calls the transition impossible."""
+        b, row = self.arrays, state * self.n_actions + action
+        if len(b.support_start):
+            possible = b.support_state[b.support_start[row] : b.support_start[row + 1]]
+            if next_state not in possible:
+                raise impossible(state, action, next_state)
+
+    def check_problem(self, mdp: TabularMDP) -> None:
+        """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""
+        check_transitions(mdp, self._possible)
+
+    @property
+    def _learned(self) -> dict[str, Any]:
+        links = {name: getattr(self.arrays, name) for name in ("first", *POOL)}
+        return {**links, **learned_rewards(self.rewards)}
+
+    def _reserve(self, steps: int) -> None:
+        """Make room for the successors that `steps` further steps can reveal."""
+        b = self.arrays
+        if len(b.count) - b.n_entries[0] < steps:
+            room = max(int(b.n_entries[0]) + steps, 2 * len(b.count))
+            grown = {name: np.resize(getattr(b, name), room) for name in POOL}
+            self.arrays = b._replace(**grown)
+
+    def _possible(self, rows: Ints, states: Ints) -> Any:
+        """Return for every pair of a row and a state whether the one can lead to the other."""
+        b = self.arrays
+        if not len(b.support_start):
+            return np.ones(len(rows), np.bool_)
+        supported = np.repeat(np.arange(len(b.first)), np.diff(b.support_start))
+        places = supported * self.n_states + b.support_state
+        return np.isin(rows * self.n_states + states, places)
+
+    def _sound(self, stored: dict[str, Any]) -> bool:
+        """Return whether compiled code, which checks no index, can go on with stored arrays."""
+        first, successor, pool = stored["first"], stored["successor"], len(stored["count"])
+        if any(len(stored[name]) != pool for name in POOL) or (stored["count"] < 1).any():
+            return False
+        links = np.concatenate([first, stored["following"]])
+        inside = (links >= -1).all() and (links < pool).all()
+        if not inside or (successor < 0).any() or (successor >= self.n_states).any():
+            return False
+        # Where every entry is linked once, no list runs in a circle and no two lists meet.
+        if not (np.bincount(links[links >= 0], minlength=pool) == 1).all():
+            return False
+        rows = rows_of_entries(first, stored["following"])
+        distinct = len(np.unique(rows * self.n_states + successor)) == pool
+        return bool((rows >= 0).all() and distinct and self._possible(rows, successor).all())
+
+    def _sparse(self, starts: Any, states: Any, values: Floats) -> Any:
+        shape = (len(self.arrays.cell), self.n_states)
+        return scipy.sparse.csr_array((values, states, starts), shape=shape)
+
+    def _model(self, transitions: Any, r: Floats) -> TabularMDP:
+        return TabularMDP(transitions, r.reshape(self.n_states, self.n_actions))

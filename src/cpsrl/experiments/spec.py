@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl.agents import AGENTS
-from cpsrl.beliefs import KnownRewards, NormalGamma, Prior
+from cpsrl.beliefs import BELIEFS, REWARDS
 from cpsrl.checks import checked_whole
 from cpsrl.environments import environment
 from cpsrl.mdp import TabularMDP
@@ -48,16 +48,10 @@ from cpsrl.registry import Registry, unknown
 from cpsrl.resampling import RULES
 from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
 
-PRIORS: Registry[Prior] = Registry("prior")
-PRIORS.add("dirichlet")(Prior)
-REWARDS: Registry[NormalGamma | KnownRewards] = Registry("reward prior")
-REWARDS.add("normal-gamma")(NormalGamma)
-REWARDS.add("known")(KnownRewards)
-
 PARTS: dict[str, Registry[Any]] = {
     "rule": RULES,
     "objective": OBJECTIVES,
-    "prior": PRIORS,
+    "belief": BELIEFS,
     "rewards": REWARDS,
 }
 """Options of an agent that are themselves made by name, from a table or from the name alone."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from cpsrl._compile import jit
 from cpsrl.mdp.files import read_arguments, write_mdp
 from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
-from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN, NO_NOISE, Simulator
+from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN, NO_NOISE, Simulator, Successors, successors_of
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes
 from cpsrl.types import Floats, Ints
@@ -145,13 +145,18 @@ class TabularMDP:
 
     @cached_property
     def cdf(self) -> tuple[Ints, Ints, Floats]:
-        """Row pointers `(S*A + 1,)`, successors and cumulative probabilities, for `draw_next`."""
+        """Row pointers `(S*A + 1,)`, successors and cumulative probabilities."""
         matrix = self.csr
         return (
             matrix.indptr.astype(np.int64),
             matrix.indices.astype(np.int64),
             _row_cumulative(matrix.indptr.astype(np.int64), np.array(matrix.data)),
         )
+
+    @cached_property
+    def successors(self) -> Successors:
+        """The same for `draw_next`."""
+        return successors_of(*self.cdf)
 
     @cached_property
     def noise_code(self) -> tuple[int, Floats]:

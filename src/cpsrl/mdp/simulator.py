@@ -5,16 +5,18 @@ next state, whatever the action, and, where rewards are noisy, one variate a ste
 stream. Two agents on one seed therefore meet the same noise.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._compile import inlined
 from cpsrl.checks import checked_index
 from cpsrl.seeding import Streams
 from cpsrl.types import Floats, Ints
+from cpsrl.variates import Words, standard_normal, uniform
 
 NO_NOISE, GAUSSIAN, BERNOULLI = 0, 1, 2
+MOST_PADDED = 8
 
 
 class Simulator:
@@ -30,16 +32,12 @@ class Simulator:
         mdp = self.mdp
         action = checked_index("action", action, mdp.n_actions)
         kind, deviation = mdp.noise_code
-        reward = draw_reward(
-            mdp.rewards[self.state, action],
-            kind,
-            deviation[self.state, action],
-            self.streams.reward,
-        )
+        reward = mdp.rewards[self.state, action]
+        if kind != NO_NOISE:
+            with self.streams.words("reward") as (words,):
+                reward = draw_reward(reward, kind, deviation[self.state, action], words)
         row = self.state * mdp.n_actions + action
-        indptr, indices, cumulative = mdp.cdf
-        u = self.streams.transition.random()
-        self.state = int(draw_next(indptr, indices, cumulative, row, u))
+        self.state = int(draw_next(mdp.successors, row, self.streams.transition.random()))
         return float(reward), self.state
 
 
@@ -53,24 +51,60 @@ def draw_initial(mdp: Any, rng: np.random.Generator) -> int:
     return int(support[min(place, len(support) - 1)])
 
 
-@jit
-def draw_next(indptr: Ints, indices: Ints, cumulative: Floats, row: int, u: float) -> int:
+class Successors(NamedTuple):
+    """The possible next states of every row s*A + a, for `draw_next`.
+
+    Where no row has more than MOST_PADDED of them, all rows are padded to the same width with
+    probabilities that are never reached, and the next state is found by counting: a search takes
+    turns that no processor can foresee.
+    """
+
+    width: int
+    """0 where rows are not padded"""
+    start: Ints
+    """`(S*A + 1,)` where each row begins"""
+    states: Ints
+    cumulative: Floats
+
+
+def successors_of(indptr: Ints, indices: Ints, cumulative: Floats) -> Successors:
+    """Return the successors whose rows begin at `indptr` `(S*A + 1,)`."""
+    lengths = np.diff(indptr)
+    width = int(lengths.max())
+    if width > MOST_PADDED:
+        return Successors(0, indptr, indices, cumulative)
+    j = np.arange(width)
+    place = indptr[:-1, None] + np.minimum(j, lengths[:, None] - 1)
+    levels = np.where(j < lengths[:, None] - 1, cumulative[place], np.inf)
+    start = np.arange(0, levels.size + 1, width)
+    return Successors(width, start, indices[place].ravel(), levels.ravel())
+
+
+@inlined
+def draw_next(successors: Successors, row: int, u: float) -> int:
     """Return the next state of row s*A + a: the first whose cumulative probability exceeds u."""
-    low, high = indptr[row], indptr[row + 1] - 1
+    width, cumulative = successors.width, successors.cumulative
+    if width > 0:
+        first = row * width
+        place = first
+        for k in range(first, first + width - 1):
+            place += u >= cumulative[k]
+        return successors.states[place]
+    low, high = successors.start[row], successors.start[row + 1] - 1
     while low < high:
         middle = (low + high) >> 1
         if u < cumulative[middle]:
             high = middle
         else:
             low = middle + 1
-    return indices[low]
+    return successors.states[low]
 
 
-@jit
-def draw_reward(mean: float, kind: int, deviation: float, rng: np.random.Generator) -> float:
-    """Return a realised reward; takes one variate from `rng` where rewards are noisy."""
+@inlined
+def draw_reward(mean: float, kind: int, deviation: float, words: Words) -> float:
+    """Return a realised reward; takes one variate from the stream where rewards are noisy."""
     if kind == GAUSSIAN:
-        return mean + deviation * rng.standard_normal()
+        return mean + deviation * standard_normal(words)
     if kind == BERNOULLI:
-        return 1.0 if rng.random() < mean else 0.0
+        return 1.0 if uniform(words) < mean else 0.0
     return mean

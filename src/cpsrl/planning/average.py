@@ -82,9 +82,9 @@ def solve_average(
         within = float(np.abs(mdp.rewards).max())
         start = iterate(mdp, kernels.FAR_SIGHTED, within, choice)
         return _iterate(mdp, tol, bias_optimal, start.policy)
-    n_states = mdp.n_states
-    gain, bias, scratch = np.empty(n_states), np.empty(n_states), np.empty((n_states, n_states))
-    kernels.plan_average(mdp.dense, mdp.rewards, choice, gain, bias, scratch)
+    work = kernels.workspace(mdp.n_states)
+    kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, choice, work)
+    gain, bias = work.gain, work.value
     if bias_optimal:
         return _iterate(mdp, tol, bias_optimal, choice)
     return AverageSolution(choice, gain, bias, _gain_error(mdp, choice, gain, bias), tol)

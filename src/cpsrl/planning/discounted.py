@@ -63,9 +63,9 @@ def solve_discounted(
     checked_tolerance(tol)
     choice = first_policy(mdp, policy)
     if mdp.n_states <= DENSE_PLANNING:
-        value = np.empty(mdp.n_states)
-        scratch = np.empty((mdp.n_states, mdp.n_states))
-        kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, choice, value, scratch)
+        work = kernels.workspace(mdp.n_states)
+        kernels.plan_discounted(*kernels.thawed(mdp.dense, mdp.rewards), gamma, choice, work)
+        value = work.value
         residual = kernels.bellman_residual(mdp.dense, mdp.rewards, gamma, value)
         rounding = 4 * mdp.n_states * EPS * float(np.abs(value).max())
         return DiscountedSolution(choice, value, residual / (1 - gamma) + rounding, tol)

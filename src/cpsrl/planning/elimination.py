@@ -19,15 +19,17 @@ diagonal, the row P_nj left of the diagonal (and in the columns of anchors), and
 diagonal; an anchor has 0 there.
 """
 
-import numpy as np
-
-from cpsrl._compile import jit
+from cpsrl._compile import leaf
 from cpsrl.types import Floats, Ints
 
 RARE = 1e-3
+LEAVE, VISITS, WEIGHTS, RIGHT_SIDE, LEVELS = range(5)
+VECTORS = 5
+"""Rows of the scratch `vectors` `(VECTORS, S)`: nothing here makes an array, for a reason given in
+`_compile.leaf`. `x` and `average` may be rows of it as named, and no others."""
 
 
-@jit
+@leaf
 def eliminate(matrix: Floats, leave: Floats, anchors: Ints) -> int:
     """Factor the transition matrix `(S, S)` in place; return the number of anchors.
 
@@ -60,7 +62,7 @@ def eliminate(matrix: Floats, leave: Floats, anchors: Ints) -> int:
     return n_anchors
 
 
-@jit
+@leaf
 def forward(matrix: Floats, b: Floats) -> None:
     """Carry the right-hand side `b` `(S,)` through the elimination, in place."""
     for n in range(len(matrix) - 1, -1, -1):
@@ -69,7 +71,7 @@ def forward(matrix: Floats, b: Floats) -> None:
                 b[i] += matrix[i, n] * b[n]
 
 
-@jit
+@leaf
 def backward(matrix: Floats, anchors: Ints, n_anchors: int, b: Floats, x: Floats) -> None:
     """Solve for `x` `(S,)` given its values at the anchors and the forwarded `b`.
 
@@ -89,7 +91,7 @@ def backward(matrix: Floats, anchors: Ints, n_anchors: int, b: Floats, x: Floats
             x[n] = total / row[n]
 
 
-@jit
+@leaf
 def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
     """Put the stationary distribution of the anchor's closed class into `weights` `(S,)`."""
     total = 0.0
@@ -103,7 +105,7 @@ def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
         weights[n] /= total
 
 
-@jit
+@leaf
 def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
     """Replace `x` `(S,)` by the solution V of V = x + matrix V, where every state leaves at last.
 
@@ -134,19 +136,21 @@ def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
         x[n] = total / row[n]
 
 
-@jit
-def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints, weights: Floats) -> int:
+@leaf
+def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints, vectors: Floats) -> int:
     """Factor the chain `(S, S)` into `matrix`, its states taken in `order`; return the anchors.
 
     The gain of a closed class is accurate whichever of its states is the anchor, but the bias
     relative to a state that is hardly ever visited is a small difference of huge numbers. So the
     states are put in order of their stationary weight if the first order chose such an anchor.
-    `matrix`, `anchors` and `weights`, the stationary distribution of the last anchor's class, speak
-    of positions in `order`, which is chosen here.
+    `matrix`, `anchors` and `vectors[WEIGHTS]`, the stationary distribution of the last anchor's
+    class, speak of positions in `order`, which is chosen here.
     """
     n_states = len(chain)
-    leave, visits = np.zeros(n_states), np.zeros(n_states)
+    leave, visits, weights = vectors[LEAVE], vectors[VISITS], vectors[WEIGHTS]
     for i in range(n_states):
+        leave[i] = 0.0
+        visits[i] = 0.0
         order[i] = i
         for j in range(n_states):
             matrix[i, j] = chain[i, j]
@@ -160,8 +164,9 @@ def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints, weights: F
             most = max(most, weights[s])
         poor |= weights[anchors[k]] < RARE * most
     if poor:
-        order[:] = np.argsort(-visits, kind="mergesort")
+        sort_descending(visits, order)
         for i in range(n_states):
+            leave[i] = 0.0
             for j in range(n_states):
                 matrix[i, j] = chain[order[i], order[j]]
         n_anchors = eliminate(matrix, leave, anchors)
@@ -169,13 +174,28 @@ def factor(chain: Floats, matrix: Floats, order: Ints, anchors: Ints, weights: F
     return n_anchors
 
 
-@jit
+@leaf
+def sort_descending(keys: Floats, order: Ints) -> None:
+    """Put the places of `keys` `(S,)`, largest key first, into `order` `(S,)`, ties in order.
+
+    By insertion: S^2 steps, few beside an elimination's S^3, and no array is made.
+    """
+    for i in range(len(keys)):
+        k = i
+        while k > 0 and keys[order[k - 1]] < keys[i]:
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = i
+
+
+@leaf
 def evaluate_average(
     chain: Floats,
     reward: Floats,
     matrix: Floats,
     order: Ints,
     anchors: Ints,
+    vectors: Floats,
     gain: Floats,
     bias: Floats,
 ) -> int:
@@ -185,8 +205,8 @@ def evaluate_average(
     factored chain in `matrix`, `order` and `anchors`.
     """
     n_states = len(chain)
-    weights, x = np.empty(n_states), np.empty(n_states)
-    n_anchors = factor(chain, matrix, order, anchors, weights)
+    weights, x = vectors[WEIGHTS], vectors[RIGHT_SIDE]
+    n_anchors = factor(chain, matrix, order, anchors, vectors)
     if n_anchors == 1:
         level = 0.0
         for i in range(n_states):
@@ -203,18 +223,18 @@ def evaluate_average(
         return n_anchors
     for i in range(n_states):
         x[i] = reward[order[i]]
-    level_of = np.empty(n_states)
-    limit(matrix, anchors, n_anchors, x, level_of)
+    level_of = vectors[LEVELS]
+    limit(matrix, anchors, n_anchors, x, vectors, level_of)
     for i in range(n_states):
         gain[order[i]] = level_of[i]
         x[i] -= level_of[i]
-    potential(matrix, anchors, n_anchors, x)
+    potential(matrix, anchors, n_anchors, vectors, x)
     for i in range(n_states):
         bias[order[i]] = x[i]
     return n_anchors
 
 
-@jit
+@leaf
 def relative_to_anchors(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats) -> None:
     """Replace `x` `(S,)`, with P* x = 0, by the h with h = x + P h that is 0 at every anchor."""
     forward(matrix, x)
@@ -223,26 +243,31 @@ def relative_to_anchors(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats
     backward(matrix, anchors, n_anchors, x, x)
 
 
-@jit
-def potential(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats) -> None:
+@leaf
+def potential(matrix: Floats, anchors: Ints, n_anchors: int, vectors: Floats, x: Floats) -> None:
     """Replace `x` `(S,)`, with P* x = 0, by the h with h = x + P h and P* h = 0, in place."""
     relative_to_anchors(matrix, anchors, n_anchors, x)
-    average = np.empty(len(matrix))
-    limit(matrix, anchors, n_anchors, x, average)
+    average = vectors[LEVELS]
+    limit(matrix, anchors, n_anchors, x, vectors, average)
     for i in range(len(matrix)):
         x[i] -= average[i]
 
 
-@jit
-def limit(matrix: Floats, anchors: Ints, n_anchors: int, x: Floats, average: Floats) -> None:
+@leaf
+def limit(
+    matrix: Floats, anchors: Ints, n_anchors: int, x: Floats, vectors: Floats, average: Floats
+) -> None:
     """Put P* x into `average` `(S,)`: the long-run average of x from every state."""
-    weights = np.empty(len(matrix))
-    average[:] = 0.0
+    weights, nothing = vectors[LEAVE], vectors[VISITS]
+    for s in range(len(matrix)):
+        average[s] = 0.0
+        nothing[s] = 0.0
     for k in range(n_anchors):
         stationary(matrix, anchors[k], weights)
         for s in range(len(matrix)):
             average[anchors[k]] += weights[s] * x[s]
     if n_anchors == 1:
-        average[:] = average[anchors[0]]
+        for s in range(len(matrix)):
+            average[s] = average[anchors[0]]
     else:
-        backward(matrix, anchors, n_anchors, np.zeros(len(matrix)), average)
+        backward(matrix, anchors, n_anchors, nothing, average)

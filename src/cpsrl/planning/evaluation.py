@@ -50,21 +50,23 @@ class DenseChain:
         self._factored = np.empty((n_states, n_states))
         self._order = np.empty(n_states, np.int64)
         self._anchors = np.empty(n_states, np.int64)
-        chain, weights = np.ascontiguousarray(matrix, dtype=np.float64), np.empty(n_states)
+        self._vectors = np.empty((elimination.VECTORS, n_states))
+        chain = np.array(matrix, dtype=np.float64, order="C")
         self._n = int(
-            elimination.factor(chain, self._factored, self._order, self._anchors, weights)
+            elimination.factor(chain, self._factored, self._order, self._anchors, self._vectors)
         )
 
     def average(self, x: Floats) -> Floats:
         """Return P* x `(S,)`."""
         result = np.empty_like(x)
-        elimination.limit(self._factored, self._anchors, self._n, x[self._order], result)
+        ordered, vectors = x[self._order], self._vectors
+        elimination.limit(self._factored, self._anchors, self._n, ordered, vectors, result)
         return self._natural(result)
 
     def potential(self, x: Floats) -> Floats:
         """Return the h with h = x + P h and P* h = 0, for an x `(S,)` with P* x = 0."""
         result = x[self._order]
-        elimination.potential(self._factored, self._anchors, self._n, result)
+        elimination.potential(self._factored, self._anchors, self._n, self._vectors, result)
         return self._natural(result)
 
     def stationary(self) -> Floats:

@@ -5,14 +5,16 @@ loop of the tabular agents. Every evaluation is exact (`elimination`). An action
 for one that is better by more than the rounding error of the comparison, so the iteration ends; a
 cap on the iterations guards against a cycle among actions that rounding cannot tell apart.
 
-Arrays: `P` (S, A, S), `r` (S, A), `policy` (S,) int64 (the start, and on return the result),
-`matrix` (S, S) scratch.
+Arrays: `P` (S, A, S), `r` (S, A), `policy` (S,) int64 (the start, and on return the result), and a
+`Workspace`, which on return holds the policy's value, or its gain and bias.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
-from cpsrl.planning.elimination import evaluate_average, evaluate_leaving
+from cpsrl._compile import inlined, jit, leaf
+from cpsrl.planning.elimination import LEAVE, VECTORS, evaluate_average, evaluate_leaving
 from cpsrl.types import Floats, Ints
 
 MOST_ITERATIONS = 1000
@@ -20,7 +22,45 @@ ROUNDING = 4e-15
 FAR_SIGHTED = 1 - 1e-5
 
 
-@jit
+class Workspace(NamedTuple):
+    """What planning writes into."""
+
+    value: Floats
+    """`(S,)` the discounted value, or the bias"""
+    gain: Floats
+    """`(S,)`"""
+    matrix: Floats
+    """`(S, S)` scratch, as all that follow"""
+    chain: Floats
+    """`(S, S)`"""
+    vectors: Floats
+    """`(VECTORS + 2, S)`"""
+    order: Ints
+    """`(S,)`"""
+    anchors: Ints
+    """`(S,)`"""
+
+
+def workspace(n_states: int) -> Workspace:
+    """Return the workspace for models of `n_states` states."""
+    square, line = (n_states, n_states), (n_states,)
+    return Workspace(
+        np.empty(line),
+        np.empty(line),
+        np.empty(square),
+        np.empty(square),
+        np.empty((VECTORS + 2, n_states)),
+        np.empty(line, np.int64),
+        np.empty(line, np.int64),
+    )
+
+
+def thawed(P: Floats, r: Floats) -> tuple[Floats, Floats]:
+    """Return copies that can be written to: for frozen arrays all would be compiled once more."""
+    return np.array(P), np.array(r)
+
+
+@inlined
 def dot(x: Floats, y: Floats) -> float:
     """Return the inner product, summed in four lanes (a fixed order that the compiler can use)."""
     a = b = c = d = 0.0
@@ -36,41 +76,41 @@ def dot(x: Floats, y: Floats) -> float:
     return (a + b) + (c + d)
 
 
-@jit
+@inlined
 def largest(x: Floats) -> float:
-    """Return the largest magnitude in `x`."""
+    """Return the largest magnitude in `x` `(n,)`."""
     most = 0.0
-    for value in x.flat:
-        most = max(most, abs(value))
+    for i in range(len(x)):
+        most = max(most, abs(x[i]))
     return most
 
 
-@jit
+@leaf
 def discounted_policy_value(
-    P: Floats, r: Floats, gamma: float, policy: Ints, value: Floats, matrix: Floats
+    P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace
 ) -> None:
-    """Put the gamma-discounted value of `policy` into `value` `(S,)`."""
+    """Put the gamma-discounted value of `policy` into `work.value` `(S,)`."""
+    value, matrix, leave = work.value, work.matrix, work.vectors[LEAVE]
     n_states = len(r)
-    leave = np.full(n_states, 1.0 - gamma)
     for s in range(n_states):
         row = P[s, policy[s]]
         value[s] = r[s, policy[s]]
+        leave[s] = 1.0 - gamma
         for j in range(n_states):
             matrix[s, j] = gamma * row[j]
     evaluate_leaving(matrix, leave, value)
 
 
-@jit
-def plan_discounted(
-    P: Floats, r: Floats, gamma: float, policy: Ints, value: Floats, matrix: Floats
-) -> int:
-    """Make `policy` gamma-discounted optimal and `value` its value; return the iterations."""
+@leaf
+def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
+    """Make `policy` gamma-discounted optimal and `work.value` its value; return the iterations."""
+    value = work.value
     n_states, n_actions = r.shape
     iterations = 0
     changed = True
     while changed and iterations < MOST_ITERATIONS:
         iterations += 1
-        discounted_policy_value(P, r, gamma, policy, value, matrix)
+        discounted_policy_value(P, r, gamma, policy, work)
         slack = ROUNDING * largest(value)
         changed = False
         for s in range(n_states):
@@ -98,24 +138,24 @@ def bellman_residual(P: Floats, r: Floats, gamma: float, value: Floats) -> float
     return residual
 
 
-@jit
-def plan_average(
-    P: Floats, r: Floats, policy: Ints, gain: Floats, bias: Floats, matrix: Floats
-) -> int:
-    """Make `policy` gain-optimal, `gain` and `bias` its gain and bias; return the iterations.
+@leaf
+def plan_average(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
+    """Make `policy` gain-optimal, `work.gain` and `work.value` its gain and bias.
 
     Howard's policy iteration for models with any number of closed classes: first actions that lead
     to a larger gain, then, where the gain cannot be raised, those with a larger r + P h among the
     actions that keep it (Puterman 1994, section 9.2). It starts from a discounted optimal policy:
     from a bad one it would pass through policies that all but never leave a part of the states,
-    whose bias is too large for float64 to tell actions apart.
+    whose bias is too large for float64 to tell actions apart. `gamma` is not used. Returns the
+    iterations.
     """
     n_states, n_actions = r.shape
-    plan_discounted(P, r, FAR_SIGHTED, policy, bias, matrix)
-    chain = np.empty((n_states, n_states))
-    reward, shifted = np.empty(n_states), np.empty(n_states)
-    order, anchors = np.empty(n_states, np.int64), np.empty(n_states, np.int64)
-    largest_reward = largest(r)
+    plan_discounted(P, r, FAR_SIGHTED, policy, work)
+    chain, gain, bias = work.chain, work.gain, work.value
+    reward, shifted = work.vectors[VECTORS], work.vectors[VECTORS + 1]
+    largest_reward = 0.0
+    for s in range(n_states):
+        largest_reward = max(largest_reward, largest(r[s]))
     best_gain, stalled, iterations = -np.inf, 0, 0
     changed = True
     while changed and iterations < MOST_ITERATIONS:
@@ -125,8 +165,12 @@ def plan_average(
             reward[s] = r[s, policy[s]]
             for j in range(n_states):
                 chain[s, j] = row[j]
-        n_anchors = evaluate_average(chain, reward, matrix, order, anchors, gain, bias)
-        total = gain.sum()
+        n_anchors = evaluate_average(
+            chain, reward, work.matrix, work.order, work.anchors, work.vectors, gain, bias
+        )
+        total = 0.0
+        for s in range(n_states):
+            total += gain[s]
         stalled = 0 if total > best_gain else stalled + 1
         best_gain = max(best_gain, total)
         if stalled > n_states:
@@ -176,7 +220,7 @@ def dense_change(P: Floats, x: Floats) -> Floats:
     return change
 
 
-@jit
+@inlined
 def absolute_dot(x: Floats, y: Floats) -> float:
     """Return the sum of |x_i y_i|, the scale of the rounding error of `dot`."""
     total = 0.0

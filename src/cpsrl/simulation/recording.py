@@ -6,25 +6,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.types import Floats, Ints
+from cpsrl.types import Bools, Floats, Ints
 
-CHUNK = 1 << 16
-"""The most steps taken at once. A call of a kernel costs about 100 us before its first step."""
+MOST_AT_ONCE = 1 << 16
+"""The most steps taken in one call of a kernel."""
 
-Loss = Callable[[int, Ints, float], float]
-"""What a pseudo-episode loses, given its first state, its policy and its gamma."""
+Watch = Callable[[int, Any], float]
+"""Is shown every pseudo-episode as it begins, its first state and the agent; returns a loss."""
 
 
 class Tape(NamedTuple):
     """The arrays that a loop writes into; those that nobody asked for are empty."""
 
+    first: Ints
+    """`(1,)` the first step of the chunk"""
     marks: Ints
     """`(points,)` the steps to record"""
     reward_sums: Floats
     """`(points,)` rewards realised up to each mark"""
     resamples: Ints
     """`(points,)` resamplings up to each mark"""
-    resampled: NDArray[np.bool_]
+    resampled: Bools
     """`(chunk,)` whether each step of the chunk resampled"""
     states: Ints
     """`(chunk,)`"""
@@ -42,45 +44,48 @@ class Recorder:
         chunk: the most steps between two calls of `collect`.
         resample_times: whether to keep the steps that resampled.
         trajectory: whether to keep states, actions and rewards.
-        loss: what each pseudo-episode loses, to be summed; None where that is not asked for.
+        watch: is shown every pseudo-episode, and what it returns is summed; None for nobody.
         lost: the sum of the losses so far.
     """
 
     def __init__(
         self,
         marks: Ints,
-        chunk: int = CHUNK,
+        chunk: int = MOST_AT_ONCE,
         resample_times: bool = False,
         trajectory: bool = False,
-        loss: Loss | None = None,
+        watch: Watch | None = None,
         lost: float = 0.0,
     ) -> None:
         path = chunk if trajectory else 0
+        points = len(marks)
         self.tape = Tape(
+            np.zeros(1, np.int64),
             marks,
-            np.zeros(len(marks)),
-            np.zeros(len(marks), np.int64),
+            np.zeros(points),
+            np.zeros(points, np.int64),
             np.zeros(chunk if resample_times else 0, np.bool_),
             np.zeros(path, np.int64),
             np.zeros(path, np.int64),
             np.zeros(path),
         )
         self.chunk = chunk
-        self.loss, self.lost = loss, lost
-        self.losses = np.zeros(len(marks) if loss else 0)
+        self.watch, self.lost = watch, lost
+        self.losses = np.zeros(points if watch else 0)
         self._filled = 0
         self._times: list[Ints] = []
         self._path: dict[str, list[NDArray[Any]]] = {"states": [], "actions": [], "rewards": []}
 
-    def add_loss(self, state: int, policy: Ints, gamma: float) -> None:
-        """Add what the pseudo-episode that begins in `state` loses, if that is asked for."""
-        if self.loss is not None:
-            self.lost += self.loss(state, policy, gamma)
+    def look(self, state: int, agent: Any) -> None:
+        """Show the watcher, if there is one, the pseudo-episode that begins in `state`."""
+        if self.watch is not None:
+            self.lost += self.watch(state, agent)
 
     def fill(self, mark: int) -> None:
         """Enter the sum of the losses for the marks that have been reached, those below `mark`."""
-        self.losses[self._filled : mark] = self.lost
-        self._filled = mark
+        if self.watch is not None:
+            self.losses[self._filled : mark] = self.lost
+            self._filled = mark
 
     def collect(self, first: int, n: int) -> None:
         """Keep what the steps first, ..., first + n - 1 have left on the tape."""

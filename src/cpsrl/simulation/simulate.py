@@ -10,28 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl._compile import announce_compilation
-from cpsrl.agents.baselines import FixedAgent
+from cpsrl.agents.agent import Agent, LiveAgent
 from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import discounted_value, solve_average, solve_discounted
-from cpsrl.planning.kernels import plan_average
-from cpsrl.seeding import Streams
-from cpsrl.simulation import readable, tabular, walk
-from cpsrl.simulation.recording import Loss, Recorder
+from cpsrl.seeding import Streams, checked_run, first_words
+from cpsrl.simulation import readable, tabular, walk  # noqa: F401 (they enter their loops)
+from cpsrl.simulation.recording import Recorder, Watch
 from cpsrl.simulation.run import LOOPS, Run
 from cpsrl.simulation.runs import Runs, record_steps
 from cpsrl.types import Floats, Ints
 
-FORMAT = 2
-STATE_KEYS = {"format", "seed", "run", "step", "environment_state", "reward_sum", "gain"}
-STATE_KEYS |= {"discounted_regret", "spec", "streams", "agent"}
-MOST_RUN = np.iinfo(np.int64).max
+STATE_FORMAT = 3
+STATE_KEYS = {"format", "seed", "run", "step", "horizon", "environment_state", "reward_sum", "gain"}
+STATE_KEYS |= {"discounted_regret", "streams", "agent"}
 POLL_SECONDS = 0.1
-
-LOOPS[PSRLAgent] = tabular.advance
-LOOPS[FixedAgent] = walk.advance
+TASKS = 16
+"""Runs are handed to every thread in about so many portions, where there are many runs."""
 
 _slower_said: set[str] = set()
 
@@ -49,6 +45,7 @@ def simulate(
     resample_times: bool = False,
     trajectory: bool = False,
     discounted_regret: bool = False,
+    stop: Ints | None = None,
 ) -> Runs:
     """Run an agent in an environment that never resets, once for every seed.
 
@@ -67,94 +64,101 @@ def simulate(
         resample_times: keep the steps that resampled.
         trajectory: keep states, actions and rewards.
         discounted_regret: compute the discounted regret of the paper's eq. 6.
+        stop: `(1,)`, to be set to 1 by another thread to end early. The runs are then taken in the
+            calling thread.
 
     Returns:
         The runs, a row each.
     """
-    announce_compilation(plan_average)
     _check_parts(agent, mdp)
     steps = checked_whole("steps", steps, 1)
     numbers = _run_numbers(seeds)
     if start is not None:
         _check_states(start, numbers, seed, mdp)
     marks = record_steps(record, steps, 1 if start is None else start[0]["step"] + 1)
-    spec = _resolved(agent, mdp, steps, start)
-    lives = [
-        _begin(spec, mdp, seed, run, None if start is None else start[i])
-        for i, run in enumerate(numbers)
-    ]
-    loss = _loss(lives[0], mdp) if discounted_regret else None
-    for live in lives:
-        if loss is not None and live.discounted_regret is None:
-            raise ValueError(
-                "the discounted regret cannot begin in the middle of a run: the earlier steps "
-                "were simulated without it"
-            )
-    if isinstance(lives[0].agent, PSRLAgent):
-        announce_compilation(tabular.run_chunk)
-    elif type(lives[0].agent) not in LOOPS:
-        _say_slower(_label(spec))
+    horizon = steps if start is None else start[0]["horizon"]
+    spec = agent.resolve(mdp, horizon) if isinstance(agent, Agent) else agent
+    runs = _begin(spec, mdp, seed, numbers, start)
+    watch = _discounted_loss(runs[0], mdp) if discounted_regret else None
+    if watch is not None and any(run.discounted_regret is None for run in runs):
+        raise ValueError(
+            "the discounted regret cannot begin in the middle of a run: the earlier steps "
+            "were simulated without it"
+        )
     recorders = [
         Recorder(
             marks,
             resample_times=resample_times,
             trajectory=trajectory,
-            loss=loss,
-            lost=live.discounted_regret or 0.0,
+            watch=watch,
+            lost=run.discounted_regret or 0.0,
         )
-        for live in lives
+        for run in runs
     ]
-    _all(lives, recorders, steps, threads, progress)
-    gain = np.array([live.gain for live in lives])
+    if type(runs[0].agent) not in LOOPS:
+        _say_slower(_label(spec))
+    if stop is None:
+        workers = checked_whole("threads", threads, 1) if threads is not None else cores()
+        _on_threads(runs, recorders, steps, workers, progress)
+    else:
+        for run, recorder in zip(runs, recorders, strict=True):
+            _advance(run, recorder, steps, progress or (lambda n: None), stop)
+    gain = np.array([run.gain for run in runs])
     sums = np.stack([recorder.tape.reward_sums for recorder in recorders])
     return Runs(
         times=marks,
         regret=gain[:, None] * marks - sums,
         resamples=np.stack([recorder.tape.resamples for recorder in recorders]),
         seeds=np.array(numbers, np.int64),
-        agent=(_label(spec),) * len(lives),
-        environment=(mdp.name,) * len(lives),
+        agent=(_label(spec),) * len(runs),
+        environment=(mdp.name,) * len(runs),
         gain=gain,
         seed=seed,
-        state=_states(lives, numbers, seed),
+        state=_states(runs, numbers, seed, horizon),
         resample_times=tuple(r.resample_times for r in recorders) if resample_times else None,
         trajectory=tuple(
-            r.trajectory(live.simulator.state) for r, live in zip(recorders, lives, strict=True)
+            r.trajectory(run.simulator.state) for r, run in zip(recorders, runs, strict=True)
         )
         if trajectory
         else None,
-        discounted_regret=np.stack([r.losses for r in recorders]) if loss else None,
+        discounted_regret=np.stack([r.losses for r in recorders]) if watch else None,
     )
 
 
-def _all(
-    lives: list[Run],
+def _advance(
+    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
+) -> None:
+    loop = LOOPS.get(type(run.agent), readable.advance)
+    loop(run, recorder, steps, progress, stop)
+    run.discounted_regret = recorder.lost if recorder.watch else None
+
+
+def _on_threads(
+    runs: list[Run],
     recorders: list[Recorder],
     steps: int,
-    threads: int | None,
+    workers: int,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Take `steps` steps of every run, on `threads` threads; this thread only waits.
+    """Take `steps` steps of every run, on threads; this thread only waits.
 
     A kernel cannot be interrupted, so it runs elsewhere and polls `stop`.
     """
     stop = np.zeros(1, np.int64)
-    taken = [0] * len(lives)
+    portion = max(1, len(runs) // (workers * TASKS))
+    taken = [0] * len(runs)
 
-    def work(i: int) -> None:
+    def work(first: int) -> None:
         def count(n: int) -> None:
-            taken[i] += n
+            taken[first] += n
 
-        live, recorder = lives[i], recorders[i]
-        loop = LOOPS.get(type(live.agent), readable.advance)
-        loop(live, recorder, steps, count, stop)
-        live.discounted_regret = recorder.lost if recorder.loss else None
+        for i in range(first, min(first + portion, len(runs))):
+            _advance(runs[i], recorders[i], steps, count, stop)
 
-    workers = checked_whole("threads", threads, 1) if threads is not None else cores()
-    pool = ThreadPoolExecutor(min(workers, len(lives)), thread_name_prefix="cpsrl")
+    pool = ThreadPoolExecutor(min(workers, len(runs)), thread_name_prefix="cpsrl")
     reported = 0
     try:
-        pending = {pool.submit(work, i) for i in range(len(lives))}
+        pending = {pool.submit(work, i) for i in range(0, len(runs), portion)}
         while pending:
             done, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
@@ -168,29 +172,38 @@ def _all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin(spec: Any, mdp: TabularMDP, seed: int, run: int, state: dict[str, Any] | None) -> Run:
-    """Return a run at its first step, or where `state` left it."""
-    streams = Streams(seed, run)
-    simulator = Simulator(mdp, streams)
-    agent = spec.start(mdp, streams) if hasattr(spec, "start") else copy.deepcopy(spec)
-    if state is None:
-        return Run(agent, simulator, float(_gains(mdp)[simulator.state]))
-    if not hasattr(agent, "restore"):
-        raise ValueError(f"{_label(spec)} has no restore(state), so its runs cannot be carried on")
-    owned = {"spec": state["spec"], "streams": state["streams"]} if state["spec"] else {}
-    agent.restore({**state["agent"], **owned})
+def _begin(spec: Any, mdp: TabularMDP, seed: int, numbers: list[int], states: Any) -> list[Run]:
+    """Return the runs at their first step, or where `states` left them."""
+    gains, words, runs = _gains(mdp), first_words(seed, numbers), []
+    agent: Any = None
+    for i in range(len(numbers)):
+        streams = Streams(words=words[i])
+        simulator = Simulator(mdp, streams)
+        if not isinstance(spec, Agent):
+            agent = copy.deepcopy(spec)
+        elif agent is None:
+            agent = spec.start(mdp, streams)
+        else:
+            agent = agent.fork(streams)
+        run = Run(agent, simulator, float(gains[simulator.state]))
+        if states is not None:
+            _restore(run, states[i])
+        runs.append(run)
+    return runs
+
+
+def _restore(run: Run, state: dict[str, Any]) -> None:
+    agent, simulator = run.agent, run.simulator
+    if not callable(getattr(agent, "restore", None)):
+        raise ValueError(f"{_label(agent)} has no restore(state), so its runs cannot be carried on")
+    agent.restore(state["agent"])
     if type(agent) in LOOPS and agent.step != state["step"] + 1:
         raise ValueError("the state is damaged: agent and run are not at the same step")
-    streams.restore(state["streams"])
+    if state["streams"] is not None:
+        simulator.streams.restore(state["streams"])
     simulator.state = state["environment_state"]
-    return Run(
-        agent,
-        simulator,
-        state["gain"],
-        state["step"],
-        state["reward_sum"],
-        state["discounted_regret"],
-    )
+    run.gain, run.step, run.reward_sum = state["gain"], state["step"], state["reward_sum"]
+    run.discounted_regret = state["discounted_regret"]
 
 
 def _check_parts(agent: Any, mdp: Any) -> None:
@@ -199,16 +212,16 @@ def _check_parts(agent: Any, mdp: Any) -> None:
         raise ValueError(
             f"mdp must be a TabularMDP, such as cpsrl.environment('riverswim'), not {mdp!r}"
         )
-    able = hasattr(agent, "start") or (hasattr(agent, "act") and hasattr(agent, "observe"))
-    if isinstance(agent, type) or not able:
-        raise ValueError(
-            "an agent is one of the package's, such as cpsrl.TSDE(), or any object with "
-            f"act(state) and observe(state, action, reward, next_state), not {agent!r}"
-        )
-    if isinstance(getattr(agent, "streams", None), Streams):
+    if isinstance(agent, LiveAgent):
         raise ValueError(
             f"{type(agent).__name__} is live and belongs to one run: give simulate the agent that "
             "was started, such as cpsrl.ContinuingPSRL(), and it starts one for every run"
+        )
+    able = all(callable(getattr(agent, name, None)) for name in ("act", "observe"))
+    if isinstance(agent, type) or not (isinstance(agent, Agent) or able):
+        raise ValueError(
+            "an agent is one of the package's, such as cpsrl.TSDE(), or any object with "
+            f"act(state) and observe(state, action, reward, next_state), not {agent!r}"
         )
 
 
@@ -221,21 +234,22 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
     for state, run in zip(start, numbers, strict=True):
         if missing := STATE_KEYS - state.keys():
             raise ValueError(f"the state of a run lacks {', '.join(sorted(missing))}")
-        if state["format"] != FORMAT:
-            raise ValueError(f"the state has format {state['format']!r}, not {FORMAT}")
+        if state["format"] != STATE_FORMAT:
+            raise ValueError(f"the state has format {state['format']!r}, not {STATE_FORMAT}")
         if (state["seed"], state["run"]) != (seed, run):
             raise ValueError(
                 f"the state is that of run {state['run']} of seed {state['seed']}, not of run "
                 f"{run} of seed {seed}"
             )
         checked_whole("the step of the state", state["step"], 1)
+        checked_whole("the horizon of the state", state["horizon"], 1)
         checked_index("the environment's state", state["environment_state"], mdp.n_states)
         gain = checked_number("the gain of the state", state["gain"])
         checked_number("the reward sum of the state", state["reward_sum"])
         if state["discounted_regret"] is not None:
             checked_number("the discounted regret of the state", state["discounted_regret"])
-        if not isinstance(state["spec"], dict) or not isinstance(state["agent"], dict):
-            raise ValueError("the state of a run is damaged: spec and agent must be dictionaries")
+        if not isinstance(state["agent"], dict):
+            raise ValueError("the state of a run is damaged: the agent's must be a dictionary")
         gains = _gains(mdp)
         if not np.isclose(gains, gain, rtol=1e-9, atol=1e-12 * np.abs(mdp.rewards).max()).any():
             raise ValueError(
@@ -246,45 +260,33 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
         raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
 
 
-def _states(lives: list[Run], numbers: list[int], seed: int) -> tuple[dict[str, Any], ...] | None:
+def _states(
+    runs: list[Run], numbers: list[int], seed: int, horizon: int
+) -> tuple[dict[str, Any], ...] | None:
     """Return what each run needs to go on; None where the agents do not say."""
     states = []
-    for live, run in zip(lives, numbers, strict=True):
-        state = getattr(live.agent, "state", None)
-        agent = state() if callable(state) and hasattr(live.agent, "restore") else None
+    for run, number in zip(runs, numbers, strict=True):
+        mine = isinstance(run.agent, LiveAgent)
+        able = mine or all(callable(getattr(run.agent, n, None)) for n in ("state", "restore"))
+        agent = run.agent.state() if able else None
         if not isinstance(agent, dict):
             return None
-        if isinstance(getattr(live.agent, "streams", None), Streams):
-            del agent["streams"]  # they are the simulator's
         states.append(
             {
-                "format": FORMAT,
+                "format": STATE_FORMAT,
                 "seed": seed,
-                "run": run,
-                "step": live.step,
-                "environment_state": int(live.simulator.state),
-                "reward_sum": float(live.reward_sum),
-                "discounted_regret": live.discounted_regret,
-                "gain": live.gain,
-                "resamples": readable.resamples_of(live.agent),
-                "streams": live.simulator.streams.state(),
-                "spec": agent.pop("spec", {}),
+                "run": number,
+                "step": run.step,
+                "horizon": horizon,
+                "environment_state": int(run.simulator.state),
+                "reward_sum": float(run.reward_sum),
+                "discounted_regret": run.discounted_regret,
+                "gain": run.gain,
+                "streams": None if mine else run.simulator.streams.state(),
                 "agent": agent,
             }
         )
     return tuple(states)
-
-
-def _resolved(agent: Any, mdp: TabularMDP, steps: int, start: Any) -> Any:
-    """Return the agent with what depends on the problem and the horizon filled in.
-
-    Runs that go on keep the horizon they were tuned to.
-    """
-    if not hasattr(agent, "resolve"):
-        return agent
-    if start is not None:
-        steps = start[0]["spec"].get("rule", {}).get("horizon") or steps
-    return agent.resolve(mdp, steps)
 
 
 @lru_cache(maxsize=8)
@@ -293,9 +295,9 @@ def _gains(mdp: TabularMDP) -> Floats:
     return solve_average(mdp).gain
 
 
-def _loss(live: Run, mdp: TabularMDP) -> Loss:
+def _discounted_loss(run: Run, mdp: TabularMDP) -> Watch:
     """Return the regret of a pseudo-episode: V*(s) - V_pi(s), gamma-discounted, in `mdp`."""
-    if not isinstance(live.agent, PSRLAgent) or live.agent.average:
+    if not isinstance(run.agent, PSRLAgent) or not run.agent.objective.discounts:
         raise ValueError("the discounted regret is that of an agent that plans discounted")
 
     @lru_cache(maxsize=1024)
@@ -306,9 +308,9 @@ def _loss(live: Run, mdp: TabularMDP) -> Loss:
     def achieved(policy: bytes, gamma: float) -> Floats:
         return discounted_value(mdp, np.frombuffer(policy, np.int64), gamma)
 
-    def loss(state: int, policy: Ints, gamma: float) -> float:
-        gamma = float(gamma)
-        return float(best(gamma)[state] - achieved(policy.tobytes(), gamma)[state])
+    def loss(state: int, agent: PSRLAgent) -> float:
+        gamma = agent.planning_gamma()
+        return float(best(gamma)[state] - achieved(agent.policy.tobytes(), gamma)[state])
 
     return loss
 
@@ -316,9 +318,7 @@ def _loss(live: Run, mdp: TabularMDP) -> Loss:
 def _run_numbers(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
         return list(range(checked_whole("seeds", seeds, 1)))
-    numbers = [checked_whole("seeds", run) for run in np.ravel(np.asarray(seeds))]
-    if numbers and max(numbers) > MOST_RUN:
-        raise ValueError(f"seeds must be at most {MOST_RUN}, not {max(numbers)}")
+    numbers = [checked_run(run) for run in np.ravel(np.asarray(seeds))]
     if not numbers or len(set(numbers)) < len(numbers):
         raise ValueError("seeds must be a number of runs or a list of different run numbers")
     return numbers

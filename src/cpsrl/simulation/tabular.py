@@ -2,77 +2,138 @@
 
 `run_chunk` does in compiled code what `cpsrl.simulation.readable` does step by step with a
 `PSRLAgent`, calling the same compiled functions on the same arrays in the same order, so the two
-give the same trajectory. A dense model is sampled and planned for inside the kernel. With a sparse
-belief, or when every resampling is to be looked at, the kernel pauses where one is due, the agent
-resamples in Python, and the kernel goes on.
+give the same trajectory. It is a template: `kernel_of` binds the names below to what the agent's
+belief, rule and objective bring. A belief that brings compiled functions is updated and sampled
+inside the kernel. With any other, or when every resampling is to be looked at, the kernel pauses
+where one is due, the agent resamples in Python, and the kernel goes on.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numba.core.errors import NumbaError
 
-from cpsrl._compile import jit
+from cpsrl._compile import announce_compilation, inlined, leaf, specialised
 from cpsrl.agents.psrl import (
-    DRAWN,
+    ASKED,
     DUE,
-    IN_ADVANCE,
+    PREVIOUS,
     RESAMPLES,
     ROW,
     START,
     STEP,
+    Backlog,
     Model,
     PSRLAgent,
     begin_pseudo_episode,
-    resample_dense,
-    stops_now,
 )
-from cpsrl.beliefs.belief import Belief, observe_dense, observe_sparse
+from cpsrl.beliefs import BATCH, Inside
 from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.simulator import NO_NOISE, draw_next, draw_reward
+from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_next, draw_reward
+from cpsrl.planning.kernels import workspace
+from cpsrl.resampling import Rule
+from cpsrl.simulation import readable
 from cpsrl.simulation.recording import Recorder, Tape
-from cpsrl.simulation.run import Run
-from cpsrl.types import Floats, Ints
+from cpsrl.simulation.run import LOOPS, Run
+from cpsrl.types import Bools, Floats, Ints
+from cpsrl.variates import Words, uniform
 
-DONE, PAUSED, STOPPED = 0, 1, 2
+DONE, PAUSED, STOPPED, FULL = range(4)
 
 WORK, LEAST_CHUNK = 1 << 27, 256
 """A chunk is so many steps that it would take about WORK cells at one resampling a step."""
 
+INSIDE, LOOKS = True, True
+observe: Any = None
+sample: Any = None
+plan: Any = None
+stops: Any = None
+"""Bound by `kernel_of`: whether the belief is sampled inside the kernel, and whether the rule looks
+at the data; the belief's functions (`beliefs.Inside`), the objective's, and the rule's test."""
+
 
 class World(NamedTuple):
-    """The environment: transition rows as in `TabularMDP.cdf`, rewards `(S*A,)` and their noise."""
+    """The environment: successors, rewards `(S*A,)` and their noise."""
 
-    indptr: Ints
-    indices: Ints
-    cumulative: Floats
+    successors: Successors
     rewards: Floats
     noise: int
     deviation: Floats
 
 
+@lru_cache(maxsize=8)
 def world_of(mdp: TabularMDP) -> World:
     """Return the arrays of an MDP that the kernel needs."""
     noise, deviation = mdp.noise_code
-    return World(*mdp.cdf, mdp.rewards.ravel().copy(), noise, deviation.ravel().copy())
+    return World(mdp.successors, mdp.rewards.ravel().copy(), noise, deviation.ravel().copy())
 
 
-@jit
+def take_steps(
+    world: World,
+    belief: Any,
+    policy: Ints,
+    start: int,
+    previous: int,
+    visits: Ints,
+    before: Ints,
+    memory: Floats,
+    i: int,
+    end: int,
+    state: int,
+    reward_sum: float,
+    tape: Tape,
+    transition_words: Words,
+    reward_words: Words,
+) -> tuple[int, int, int, float, bool]:
+    """Take the steps i, ..., end - 1 of a chunk with one policy, or fewer if the rule says so.
+
+    A function of its own, so that the innermost loop has the processor's registers for itself.
+    Returns the step reached, the state, the last row, the sum of the rewards, and whether the rule
+    was asked for that step and said yes. `start` is the first step of the pseudo-episode, counted
+    from the chunk's; the other arguments are those of `run_chunk`.
+    """
+    successors, rewards = world.successors, world.rewards
+    noise, deviation = world.noise, world.deviation
+    states, actions, kept = tape.states, tape.actions, tape.rewards
+    n_actions = len(rewards) // len(policy)
+    while True:
+        action = policy[state]
+        row = state * n_actions + action
+        reward = rewards[row]
+        if noise != NO_NOISE:
+            reward = draw_reward(reward, noise, deviation[row], reward_words)
+        next_state = draw_next(successors, row, uniform(transition_words))
+        observe(belief, row, reward, next_state)
+        reward_sum += reward
+        if len(states) > 0:
+            states[i] = state
+            actions[i] = action
+            kept[i] = reward
+        state = next_state
+        i += 1
+        if LOOKS:
+            visits[row] += 1
+        if i == end:
+            return i, state, row, reward_sum, False
+        if LOOKS and stops(i, start, previous, visits[row], before[row], memory):
+            return i, state, row, reward_sum, True
+
+
 def run_chunk(
     world: World,
-    belief: Belief,
-    model: Model,
+    belief: Any,
+    model: Any,
     policy: Ints,
     clock: Ints,
+    visits: Ints,
     before: Ints,
-    code: int,
-    average: bool,
+    memory: Floats,
     fixed_gamma: float,
-    resample: NDArray[np.bool_],
+    resample: Bools,
     gamma: Floats,
-    first: int,
     n: int,
     state: int,
     reward_sum: float,
@@ -80,68 +141,83 @@ def run_chunk(
     tape: Tape,
     pause: bool,
     stop: Ints,
-    transition_rng: np.random.Generator,
-    reward_rng: np.random.Generator,
-    belief_rng: np.random.Generator,
+    transition_words: Words,
+    reward_words: Words,
+    belief_words: Words,
 ) -> tuple[int, int, float, int]:
-    """Take the steps first, ..., first + n - 1, beginning with the clock's.
+    """Take the steps up to the chunk's n-th, beginning with the clock's.
 
     Args:
         world: the environment.
-        belief: the agent's belief, updated in place, as the four that follow.
-        model: the agent's scratch.
+        belief: the belief's arrays, or the agent's backlog, updated in place, as those that follow.
+        model: the agent's sampled model and workspace.
         policy: `(S,)` the agent's policy.
         clock: the agent's clock.
-        before: `(S*A,)` visits before the pseudo-episode, for count rules.
-        code: the rule's code.
-        average: whether to plan for the average reward.
+        visits: `(S*A,)` visits of every row, for rules that look at the data.
+        before: `(S*A,)` the same before the pseudo-episode.
+        memory: the rule's own state.
         fixed_gamma: the discount factor to plan with; NaN takes the step's from `gamma`.
         resample: `(n,)` whether each step resamples, for rules that are known in advance.
-        gamma: `(n,)` the rule's discount factor at each step; empty for count rules.
-        first: the first step of the chunk.
-        n: its length.
+        gamma: `(n,)` the rule's discount factor at each step.
+        n: the length of the chunk.
         state: where the environment is.
         reward_sum: the rewards realised so far.
         mark: which of the tape's marks is the next.
         tape: what is recorded.
         pause: whether to return where a resampling is due.
         stop: `(1,)` set by another thread to end the run.
-        transition_rng: one uniform a step.
-        reward_rng: one variate a step where rewards are noisy.
-        belief_rng: the variates of the sampled models.
+        transition_words: the stream of one uniform a step.
+        reward_words: that of one variate a step where rewards are noisy.
+        belief_words: that of the sampled models.
 
     Returns:
-        DONE, PAUSED or STOPPED; the state, reward sum and mark reached.
+        DONE, PAUSED, STOPPED, or FULL where the backlog is; the state, reward sum and mark reached.
     """
     # Locals, because compiled code that hands whole tuples on copies them at every step.
-    indptr, indices, cumulative = world.indptr, world.indices, world.cumulative
-    rewards, noise, deviation = world.rewards, world.noise, world.deviation
-    alpha, visits = belief.alpha, belief.visits
-    reward_mean, reward_m2, learn = belief.reward_mean, belief.reward_m2, belief.learn_rewards
-    marks, resampled, states = tape.marks, tape.resampled, tape.states
-    n_actions = len(rewards) // len(policy)
-    dense = belief.dense
-    drawn = clock[DRAWN] != 0
+    marks, resampled = tape.marks, tape.resampled
+    first = tape.first[0]
+    n_states = len(policy)
+    n_actions = len(world.rewards) // n_states
+    asked = clock[ASKED] != 0
     due = clock[DUE] != 0
     i = clock[STEP] - first
     while i < n:
-        if not drawn:
-            if code == IN_ADVANCE:
+        end = n if mark == len(marks) else min(n, marks[mark] - first + 1)
+        if not INSIDE:
+            room = len(belief.rows) - belief.count[0]
+            end = min(end, i + room)
+            if room == 0:
+                clock[ASKED] = asked
+                clock[DUE] = due
+                return FULL, state, reward_sum, mark
+        if not asked:
+            if not LOOKS:
                 due = due or resample[i]
+            elif clock[STEP] == 1:
+                due = True
             else:
-                due = due or stops_now(code, clock, visits, before)
+                row = clock[ROW]
+                due = due or stops(
+                    clock[STEP], clock[START], clock[PREVIOUS], visits[row], before[row], memory
+                )
         if due:
             if pause or stop[0] != 0:
-                clock[DRAWN] = 1
+                clock[ASKED] = 1
                 clock[DUE] = 1
                 return (STOPPED if stop[0] != 0 else PAUSED), state, reward_sum, mark
-            plan_gamma = gamma[i] if math.isnan(fixed_gamma) else fixed_gamma
-            resample_dense(belief, model, average, plan_gamma, policy, belief_rng)
-            begin_pseudo_episode(code, clock, visits, before)
+            if INSIDE:
+                sample(belief, belief_words, model.P, model.r)
+                plan(
+                    model.P.reshape((n_states, n_actions, n_states)),
+                    model.r.reshape((n_states, n_actions)),
+                    gamma[i] if math.isnan(fixed_gamma) else fixed_gamma,
+                    policy,
+                    model.work,
+                )
+            begin_pseudo_episode(clock, visits, before)
             due = False
-        # The steps up to the next resampling or mark; count rules may end them sooner.
-        end = n if mark == len(marks) else min(n, marks[mark] - first + 1)
-        if code == IN_ADVANCE:
+        # The steps up to the next resampling or mark; a rule that looks may end them sooner.
+        if not LOOKS:
             k = i + 1
             while k < end and not resample[k]:
                 k += 1
@@ -149,49 +225,104 @@ def run_chunk(
         if len(resampled) > 0:
             resampled[i:end] = False
             resampled[i] = clock[START] == first + i
-        while True:
-            action = policy[state]
-            row = state * n_actions + action
-            reward = rewards[row]
-            if noise != NO_NOISE:
-                reward = draw_reward(reward, noise, deviation[row], reward_rng)
-            next_state = draw_next(indptr, indices, cumulative, row, transition_rng.random())
-            if dense:
-                observe_dense(row, reward, next_state, alpha, visits, learn, reward_mean, reward_m2)
-            else:
-                observe_sparse(
-                    row,
-                    reward,
-                    next_state,
-                    belief.first,
-                    belief.following,
-                    belief.successor,
-                    belief.counts,
-                    belief.n_entries,
-                    visits,
-                    learn,
-                    reward_mean,
-                    reward_m2,
-                )
-            reward_sum += reward
-            if len(states) > 0:
-                states[i] = state
-                tape.actions[i] = action
-                tape.rewards[i] = reward
-            state = next_state
-            i += 1
-            clock[ROW] = row
-            clock[STEP] = first + i
-            if i == end or (code != IN_ADVANCE and stops_now(code, clock, visits, before)):
-                break
-        drawn = False
+        i, state, row, reward_sum, due = take_steps(
+            world,
+            belief,
+            policy,
+            clock[START] - first,
+            clock[PREVIOUS],
+            visits,
+            before,
+            memory,
+            i,
+            end,
+            state,
+            reward_sum,
+            tape,
+            transition_words,
+            reward_words,
+        )
+        asked = due
+        clock[ROW] = row
+        clock[STEP] = first + i
         if mark < len(marks) and marks[mark] == first + i - 1:
             tape.reward_sums[mark] = reward_sum
             tape.resamples[mark] = clock[RESAMPLES]
             mark += 1
-    clock[DRAWN] = 0
+    clock[ASKED] = asked
     clock[DUE] = due
     return DONE, state, reward_sum, mark
+
+
+@inlined
+def append(backlog: Backlog, row: int, reward: float, next_state: int) -> None:
+    """Enter a transition into a backlog that has room for it."""
+    place = backlog.count[0]
+    backlog.rows[place] = row
+    backlog.rewards[place] = reward
+    backlog.next_states[place] = next_state
+    backlog.count[0] = place + 1
+
+
+@leaf
+def no_sample(arrays: Any, words: Any, P: Any, r: Any) -> None:
+    """Stand for what a kernel that always pauses does not call."""
+
+
+@leaf
+def no_plan(P: Any, r: Any, gamma: float, policy: Any, work: Any) -> None:
+    """Stand for what a kernel that always pauses does not call."""
+
+
+@leaf
+def no_test(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+    """Stand for the test of a rule that is known in advance."""
+    return False
+
+
+OUTSIDE = Inside(append, no_sample)
+"""What stands in the kernel for a belief that brings no compiled functions."""
+
+
+@cache
+def compiled_test(test: Any) -> Any:
+    """Return a rule's test as a leaf, or None if Numba can't compile it."""
+    try:
+        compiled: Any = inlined(getattr(test, "py_func", test))
+        compiled.compile("(i8, i8, i8, i8, i8, f8[::1])")
+    except NumbaError:
+        return None
+    return compiled
+
+
+def kernel_of(agent: PSRLAgent) -> Any:
+    """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
+    rule: Rule = agent.rule
+    test = compiled_test(rule.stops) if rule.needs_counts else no_test
+    if test is None:
+        return None
+    inside, plan = agent.told.inside, type(agent.objective).plan
+    if inside is None:
+        return _kernel(OUTSIDE, no_plan, test, False, rule.needs_counts)
+    return _kernel(inside, plan, test, True, rule.needs_counts)
+
+
+@cache
+def _kernel(belief: Inside, plan: Any, test: Any, inside: bool, looks: bool) -> Any:
+    taken = specialised(take_steps, LOOKS=looks, observe=belief.observe, stops=test)
+    return specialised(
+        run_chunk,
+        INSIDE=inside,
+        LOOKS=looks,
+        take_steps=taken,
+        sample=belief.sample,
+        plan=plan,
+        stops=test,
+    )
+
+
+NO_MODEL = Model(np.zeros((0, 0)), np.zeros(0), workspace(0))
+NOTHING = (np.zeros(0, np.bool_), np.zeros(0))
 
 
 def advance(
@@ -199,53 +330,63 @@ def advance(
 ) -> None:
     """Take steps with a `PSRLAgent` (see `run.Loop`)."""
     agent: PSRLAgent = run.agent
+    kernel = kernel_of(agent)
+    if kernel is None:
+        readable.advance(run, recorder, steps, progress, stop)
+        return
+    announce_compilation(kernel)
     simulator = run.simulator
-    world = world_of(simulator.mdp)
-    streams = simulator.streams
-    pause = recorder.loss is not None or not agent.posterior.is_dense
+    world, inside = world_of(simulator.mdp), agent.told.inside is not None
+    pause = recorder.watch is not None or not inside
+    if inside:
+        agent.hand_over()
     cells = simulator.mdp.n_states**2 * simulator.mdp.n_actions
     chunk = min(recorder.chunk, max(LEAST_CHUNK, WORK // cells))
-    state, mark = simulator.state, 0
-    while steps > 0 and not stop[0]:
-        n = min(steps, chunk)
-        first = agent.step
-        resample, gamma = agent.in_advance(n)
-        agent.posterior.reserve(n)
-        status, reported = PAUSED, 0
-        while status == PAUSED:
-            status, state, run.reward_sum, mark = run_chunk(
-                world,
-                agent.posterior.arrays,
-                agent.model,
-                agent.policy,
-                agent.clock,
-                agent.before,
-                agent.code,
-                agent.average,
-                agent.gamma,
-                resample,
-                gamma,
-                first,
-                n,
-                state,
-                run.reward_sum,
-                mark,
-                recorder.tape,
-                pause,
-                stop,
-                streams.transition,
-                streams.reward,
-                streams.belief,
-            )
-            recorder.fill(mark)
-            i = agent.step - first
-            progress(i - reported)
-            reported = i
-            if status == PAUSED:
-                used = agent.planning_gamma(gamma[i] if len(gamma) else math.nan)
-                agent.resample(used)
-                recorder.add_loss(state, agent.policy, used)
-        recorder.collect(first, n)
-        simulator.state = state
-        run.step += n
-        steps -= n
+    fixed = agent.objective.planning_gamma(math.nan)
+    looks = agent.rule.needs_counts
+    mark = 0
+    with agent.streams.words("transition", "reward", "belief") as words:
+        while steps > 0 and not stop[0]:
+            n, first = min(steps, chunk), agent.step
+            resample, gamma = agent.ahead.steps(first, n) if not looks else NOTHING
+            recorder.tape.first[0] = first
+            status, reported = PAUSED, 0
+            while status in (PAUSED, FULL):
+                status, simulator.state, run.reward_sum, mark = kernel(
+                    world,
+                    agent.told.arrays if inside else agent.backlog,
+                    agent.model or NO_MODEL,
+                    agent.policy,
+                    agent.clock,
+                    agent.visits,
+                    agent.before,
+                    agent.memory,
+                    fixed,
+                    resample,
+                    gamma,
+                    n,
+                    simulator.state,
+                    run.reward_sum,
+                    mark,
+                    recorder.tape,
+                    pause,
+                    stop,
+                    *words,
+                )
+                if agent.backlog.count[0] == BATCH:
+                    agent.hand_over()
+                recorder.fill(mark)
+                i = agent.step - first
+                progress(i - reported)
+                reported = i
+                if status == FULL:
+                    agent.room()
+                elif status == PAUSED:
+                    agent.resample()
+                    recorder.look(simulator.state, agent)
+            recorder.collect(first, n)
+            run.step += n
+            steps -= n
+
+
+LOOPS[PSRLAgent] = advance

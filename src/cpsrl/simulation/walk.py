@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
-from cpsrl._compile import jit
+from cpsrl._compile import leaf
 from cpsrl.agents.baselines import FixedAgent, choose
 from cpsrl.mdp.simulator import NO_NOISE, draw_next, draw_reward
 from cpsrl.simulation.recording import Recorder, Tape
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.run import LOOPS, Run
 from cpsrl.simulation.tabular import World, world_of
 from cpsrl.types import Ints
+from cpsrl.variates import Words, uniform
 
 
-@jit
+@leaf
 def walk_chunk(
     world: World,
     n_actions: int,
@@ -24,25 +23,25 @@ def walk_chunk(
     reward_sum: float,
     mark: int,
     tape: Tape,
-    transition_rng: np.random.Generator,
-    reward_rng: np.random.Generator,
-    action_rng: np.random.Generator,
+    transition_words: Words,
+    reward_words: Words,
+    action_words: Words,
 ) -> tuple[int, float, int]:
     """Take the steps first, ..., first + n - 1; return the state, reward sum and mark reached."""
-    indptr, indices, cumulative = world.indptr, world.indices, world.cumulative
+    successors = world.successors
     rewards, noise, deviation = world.rewards, world.noise, world.deviation
     marks, states = tape.marks, tape.states
     for i in range(n):
-        action = choose(policy, n_actions, state, action_rng)
+        action = choose(policy, n_actions, state, action_words)
         row = state * n_actions + action
         reward = rewards[row]
         if noise != NO_NOISE:
-            reward = draw_reward(reward, noise, deviation[row], reward_rng)
+            reward = draw_reward(reward, noise, deviation[row], reward_words)
         if len(states) > 0:
             states[i] = state
             tape.actions[i] = action
             tape.rewards[i] = reward
-        state = draw_next(indptr, indices, cumulative, row, transition_rng.random())
+        state = draw_next(successors, row, uniform(transition_words))
         reward_sum += reward
         if mark < len(marks) and marks[mark] == first + i:
             tape.reward_sums[mark] = reward_sum
@@ -55,26 +54,20 @@ def advance(
 ) -> None:
     """Take steps with a `FixedAgent` (see `run.Loop`)."""
     agent: FixedAgent = run.agent
-    simulator = run.simulator
-    world, streams, mark = world_of(simulator.mdp), simulator.streams, 0
-    while steps > 0 and not stop[0]:
-        n = min(steps, recorder.chunk)
-        simulator.state, run.reward_sum, mark = walk_chunk(
-            world,
-            agent.sizes.n_actions,
-            agent.policy,
-            agent.step,
-            n,
-            simulator.state,
-            run.reward_sum,
-            mark,
-            recorder.tape,
-            streams.transition,
-            streams.reward,
-            streams.action,
-        )
-        recorder.collect(agent.step, n)
-        agent.step += n
-        run.step += n
-        steps -= n
-        progress(n)
+    simulator, mark = run.simulator, 0
+    world, n_actions = world_of(simulator.mdp), agent.sizes.n_actions
+    with agent.streams.words("transition", "reward", "action") as words:
+        while steps > 0 and not stop[0]:
+            n, first = min(steps, recorder.chunk), agent.step
+            place = (first, n, simulator.state, run.reward_sum, mark)
+            simulator.state, run.reward_sum, mark = walk_chunk(
+                world, n_actions, agent.policy, *place, recorder.tape, *words
+            )
+            recorder.collect(first, n)
+            agent.step += n
+            run.step += n
+            steps -= n
+            progress(n)
+
+
+LOOPS[FixedAgent] = advance
