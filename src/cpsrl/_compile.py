@@ -173,9 +173,7 @@ def _fingerprint_global(value: Any, update: Callable[[bytes], None], seen: set[i
 
 def announce_compilation(kernel: Callable[..., Any]) -> None:
     """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
-    if _announced.is_set() or kernel.signatures:  # type: ignore[attr-defined]
-        return
     cache: Any = kernel._cache  # type: ignore[attr-defined]
-    if not any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")):
+    if not _announced.is_set() and not any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")):
         _announced.set()
         print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)

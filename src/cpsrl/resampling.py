@@ -41,7 +41,7 @@ from cpsrl.types import Bools, Floats
 SCHEDULES = ("horizon", "doubling")
 MOST_GAMMA = math.nextafter(1.0, 0.0)
 
-Arrays = tuple[Bools, Floats]
+Arrays = tuple[Bools, Floats | float]
 
 
 class Rule:
@@ -83,9 +83,9 @@ class Rule:
         return self
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
-        """Return `resample` (n,) and `gamma` (n,) of the steps first, ..., first + n - 1.
+        """Return `resample` (n,) and `gamma` of the steps first, ..., first + n - 1.
 
-        gamma is NaN where the rule has none.
+        gamma is (n,), or a number where it is the same for all steps, NaN where there is none.
         """
         raise ValueError(
             f"the rule {self.label!r} is decided by the visit counts of state-action pairs, which "
@@ -165,17 +165,17 @@ class Bernoulli(Rule):
             rule = replace(rule, horizon=steps)
         return rule
 
-    def gammas(self, first: int, n: int) -> Floats:
-        """Return gamma_t `(n,)` for t = first, ..., first + n - 1."""
-        if self.schedule is None:
-            return np.full(n, self.gamma)
+    def gammas(self, first: int, n: int) -> Floats | float:
+        """Return gamma_t `(n,)` for t = first, ..., first + n - 1; a number if it is constant."""
+        if self.gamma is not None:
+            return self.gamma
         if callable(self.schedule):
             return np.array([checked_gamma(self.schedule(t), t) for t in range(first, first + n)])
         if self.pairs is None or (self.schedule == "horizon" and self.horizon is None):
             raise ValueError(f"the {self.schedule!r} schedule is not resolved: call resolve first")
         if self.schedule == "horizon":
             assert self.horizon is not None
-            return np.full(n, min(MOST_GAMMA, max(0.0, 1.0 - math.sqrt(self.pairs / self.horizon))))
+            return min(MOST_GAMMA, max(0.0, 1.0 - math.sqrt(self.pairs / self.horizon)))
         # frexp gives the exponent e with 2^(e-1) <= t < 2^e.
         exponent = np.frexp(np.arange(first, first + n, dtype=np.float64))[1]
         return np.clip(1.0 - np.sqrt(self.pairs / np.ldexp(1.0, exponent)), 0.0, MOST_GAMMA)
@@ -185,7 +185,8 @@ class Bernoulli(Rule):
         gamma = self.gammas(first, n)
         resample = np.ones(n, dtype=np.bool_)
         undrawn = 1 if first == 1 else 0
-        resample[undrawn:] = rng.random(n - undrawn) >= gamma[undrawn:]
+        tossed = gamma if isinstance(gamma, float) else gamma[undrawn:]
+        np.greater_equal(rng.random(n - undrawn), tossed, out=resample[undrawn:])
         return resample, gamma
 
 
@@ -198,8 +199,12 @@ class DoublingTimes(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the powers of two among the steps of a chunk; `rng` is not used."""
-        t = np.arange(first, first + n)
-        return (t & (t - 1)) == 0, np.full(n, np.nan)
+        resample, t = np.zeros(n, np.bool_), 1
+        while t < first + n:
+            if t >= first:
+                resample[t - first] = True
+            t *= 2
+        return resample, math.nan
 
 
 @RULES.add("fixed-length")
@@ -216,7 +221,9 @@ class FixedLength(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the first steps of the stretches; `rng` is not used."""
-        return (np.arange(first, first + n) - 1) % self.length == 0, np.full(n, np.nan)
+        resample = np.zeros(n, np.bool_)
+        resample[-(first - 1) % self.length :: self.length] = True
+        return resample, math.nan
 
 
 @RULES.add("every-step")
@@ -228,7 +235,7 @@ class EveryStep(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return True for every step; `rng` is not used."""
-        return np.ones(n, dtype=np.bool_), np.full(n, np.nan)
+        return np.ones(n, np.bool_), math.nan
 
 
 @RULES.add("never")
@@ -240,7 +247,9 @@ class Never(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return True for step 1 alone; `rng` is not used."""
-        return np.arange(first, first + n) == 1, np.full(n, np.nan)
+        resample = np.zeros(n, np.bool_)
+        resample[: first == 1] = True
+        return resample, math.nan
 
 
 @RULES.add("tsde")

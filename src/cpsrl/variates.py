@@ -64,7 +64,7 @@ def _on_words(name: str, **callees: Any) -> Any:
     theirs = getattr(distributions, name)
     drawn = {"next_uint64": next_uint64, "next_double": uniform, **callees}
     bound: Any = FunctionType(theirs.__code__, {**theirs.__globals__, **drawn}, name)
-    return leaf(bound)
+    return inlined(bound) if name != "random_standard_gamma" else leaf(bound)
 
 
 standard_exponential = _on_words("random_standard_exponential")

@@ -50,7 +50,7 @@ from cpsrl.resampling import (
 )
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes, checked_transition
-from cpsrl.types import Floats, Ints
+from cpsrl.types import Bools, Floats, Ints
 
 STEP, START, PREVIOUS, RESAMPLES, ROW, ASKED, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
@@ -108,19 +108,26 @@ class Ahead:
     def __init__(self, rule: Rule, streams: Streams) -> None:
         self.rule, self.streams = rule, streams
         self.first, self.stream = 0, None
-        self.resample, self.gamma = np.zeros(0, np.bool_), np.zeros(0)
+        self.resample: Bools = np.zeros(0, np.bool_)
+        self.gamma: Floats | float = math.nan
 
     def steps(self, first: int, n: int) -> Arrays:
-        """Return `resample` and `gamma` `(n,)` of the steps first, ..., first + n - 1."""
-        if not self.first <= first <= first + n <= self.first + len(self.gamma):
+        """Return what the rule's `arrays` gives for the steps first, ..., first + n - 1."""
+        if not self.first <= first <= first + n <= self.first + len(self.resample):
             self._extend(first, first + n)
         part = slice(first - self.first, first - self.first + n)
-        return self.resample[part], self.gamma[part]
+        gamma = self.gamma if isinstance(self.gamma, float) else self.gamma[part]
+        return self.resample[part], gamma
+
+    def step(self, t: int) -> tuple[bool, float]:
+        """Return whether step t resamples, and its gamma."""
+        resample, gamma = self.steps(t, 1)
+        return bool(resample[0]), gamma if isinstance(gamma, float) else float(gamma[0])
 
     def stream_before(self, step: int) -> Any:
         """Return where the rule's stream stood before the stretch of `step`."""
-        end = self.first + len(self.gamma)
-        if not len(self.gamma) or step == end:
+        end = self.first + len(self.resample)
+        if not len(self.resample) or step == end:
             return self.streams.state()["rule"]
         assert step >= end - AHEAD, "the run was not taken to the end of its chunk"
         return self.stream
@@ -128,25 +135,31 @@ class Ahead:
     def _extend(self, first: int, end: int) -> None:
         begin = first - (first - 1) % AHEAD
         last = end - 1 - (end - 2) % AHEAD
-        reached = self.first + len(self.gamma) if len(self.gamma) else begin
-        kept = slice(begin - self.first, None) if len(self.gamma) else slice(0, 0)
-        parts = [(self.resample[kept], self.gamma[kept])]
+        parts, reached = [], begin
+        if len(self.resample):
+            reached = self.first + len(self.resample)
+            parts.append(self.steps(begin, reached - begin))
         if last > reached:
             parts.append(self._asked(reached, last - reached))
         self.stream = self.streams.rule.bit_generator.state
         parts.append(self._asked(last, AHEAD))
-        self.resample, self.gamma = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.resample = np.concatenate([resample for resample, _ in parts])
+        self.gamma = parts[-1][1]
+        if not all(isinstance(gamma, float) for _, gamma in parts):
+            self.gamma = np.concatenate([np.broadcast_to(g, r.shape) for r, g in parts])
         self.first = begin
 
     def _asked(self, first: int, n: int) -> Arrays:
         resample, gamma = self.rule.arrays(first, n, self.streams.rule)
-        kinds = resample.dtype == np.bool_ and gamma.dtype == np.float64
-        if not kinds or not resample.shape == gamma.shape == (n,):
+        coins = np.asarray(resample)
+        right = coins.dtype == np.bool_ and coins.shape == (n,)
+        gammas = np.asarray(gamma)
+        if not right or gammas.dtype != np.float64 or gammas.shape not in ((), (n,)):
             raise ValueError(
-                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats, not "
-                f"{resample.dtype} {resample.shape} and {gamma.dtype} {gamma.shape}"
+                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats or one, not "
+                f"{coins.dtype} {coins.shape} and {gammas.dtype} {gammas.shape}"
             )
-        return resample, gamma
+        return coins, gammas if gammas.ndim else float(gammas)
 
 
 class PSRLAgent(LiveAgent):
@@ -168,6 +181,7 @@ class PSRLAgent(LiveAgent):
         self.visits, self.before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
         self.memory = np.array(self.rule.memory(), np.float64)
         self.told = started(spec.belief, problem)
+        self.kernel: Any = None  # kept by the compiled loop
         self._begin(streams)
 
     def _begin(self, streams: Streams) -> None:
@@ -248,7 +262,7 @@ class PSRLAgent(LiveAgent):
         if clock[ASKED]:
             return
         if not self.rule.needs_counts:
-            due = self.ahead.steps(int(clock[STEP]), 1)[0][0]
+            due, _ = self.ahead.step(int(clock[STEP]))
         elif clock[STEP] == 1:
             due = True
         else:
@@ -261,8 +275,8 @@ class PSRLAgent(LiveAgent):
 
     def planning_gamma(self) -> float:
         """Return the discount factor to plan with at the current step."""
-        own = math.nan if self.rule.needs_counts else self.ahead.steps(self.step, 1)[1][0]
-        return self.objective.planning_gamma(float(own))
+        own = math.nan if self.rule.needs_counts else self.ahead.step(self.step)[1]
+        return self.objective.planning_gamma(own)
 
     def resample(self) -> None:
         """Begin a pseudo-episode: draw a model and make the policy optimal in it."""

@@ -25,7 +25,7 @@ class Simulator:
     def __init__(self, mdp: Any, streams: Streams) -> None:
         self.mdp = mdp
         self.streams = streams
-        self.state = draw_initial(mdp, streams.transition)
+        self.state = draw_initial(mdp, streams)
 
     def step(self, action: int) -> tuple[float, int]:
         """Take `action` and return the realised reward and the next state."""
@@ -41,13 +41,13 @@ class Simulator:
         return float(reward), self.state
 
 
-def draw_initial(mdp: Any, rng: np.random.Generator) -> int:
-    """Return the initial state; a distribution over states takes one uniform from `rng`."""
+def draw_initial(mdp: Any, streams: Streams) -> int:
+    """Return the initial state; a distribution over states takes one uniform."""
     if isinstance(mdp.initial, int):
         return mdp.initial
     support = np.flatnonzero(mdp.initial)
     cumulative = np.cumsum(mdp.initial[support])
-    place = int(np.searchsorted(cumulative, rng.random(), "right"))
+    place = int(np.searchsorted(cumulative, streams.transition.random(), "right"))
     return int(support[min(place, len(support) - 1)])
 
 

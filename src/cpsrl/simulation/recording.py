@@ -46,6 +46,7 @@ class Recorder:
         trajectory: whether to keep states, actions and rewards.
         watch: is shown every pseudo-episode, and what it returns is summed; None for nobody.
         lost: the sum of the losses so far.
+        rows: `(points,)` twice, where sums of rewards and numbers of resamplings go.
     """
 
     def __init__(
@@ -56,14 +57,16 @@ class Recorder:
         trajectory: bool = False,
         watch: Watch | None = None,
         lost: float = 0.0,
+        rows: tuple[Floats, Ints] | None = None,
     ) -> None:
         path = chunk if trajectory else 0
         points = len(marks)
+        sums, resamples = rows or (np.zeros(points), np.zeros(points, np.int64))
         self.tape = Tape(
             np.zeros(1, np.int64),
             marks,
-            np.zeros(points),
-            np.zeros(points, np.int64),
+            sums,
+            resamples,
             np.zeros(chunk if resample_times else 0, np.bool_),
             np.zeros(path, np.int64),
             np.zeros(path, np.int64),

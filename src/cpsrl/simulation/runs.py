@@ -17,6 +17,24 @@ STRIDE_POINTS = 200
 """About how many points are recorded where nothing else is asked for."""
 
 
+class _WhenAskedFor:
+    """A field that may be given as a function, called when the field is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = f"_{name}"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return None
+        value = instance.__dict__[self.name]
+        if callable(value):
+            value = instance.__dict__[self.name] = value()
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Recorded runs.
@@ -47,7 +65,7 @@ class Runs:
     environment: tuple[str, ...]
     gain: Floats
     seed: int
-    state: tuple[dict[str, Any], ...] | None = None
+    state: Any = _WhenAskedFor()  # noqa: RUF009
     resample_times: tuple[Ints, ...] | None = None
     trajectory: tuple[dict[str, NDArray[Any]], ...] | None = None
     discounted_regret: Floats | None = None

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,8 @@ def simulate(
             "the discounted regret cannot begin in the middle of a run: the earlier steps "
             "were simulated without it"
         )
+    shape = (len(runs), len(marks))
+    sums, resamples = np.zeros(shape), np.zeros(shape, np.int64)
     recorders = [
         Recorder(
             marks,
@@ -92,8 +94,9 @@ def simulate(
             trajectory=trajectory,
             watch=watch,
             lost=run.discounted_regret or 0.0,
+            rows=(rows[0], rows[1]),
         )
-        for run in runs
+        for run, *rows in zip(runs, sums, resamples, strict=True)
     ]
     if type(runs[0].agent) not in LOOPS:
         _say_slower(_label(spec))
@@ -104,17 +107,16 @@ def simulate(
         for run, recorder in zip(runs, recorders, strict=True):
             _advance(run, recorder, steps, progress or (lambda n: None), stop)
     gain = np.array([run.gain for run in runs])
-    sums = np.stack([recorder.tape.reward_sums for recorder in recorders])
     return Runs(
         times=marks,
         regret=gain[:, None] * marks - sums,
-        resamples=np.stack([recorder.tape.resamples for recorder in recorders]),
+        resamples=resamples,
         seeds=np.array(numbers, np.int64),
         agent=(_label(spec),) * len(runs),
         environment=(mdp.name,) * len(runs),
         gain=gain,
         seed=seed,
-        state=_states(runs, numbers, seed, horizon),
+        state=partial(_states, runs, numbers, seed, horizon),
         resample_times=tuple(r.resample_times for r in recorders) if resample_times else None,
         trajectory=tuple(
             r.trajectory(run.simulator.state) for r, run in zip(recorders, runs, strict=True)

@@ -75,6 +75,7 @@ def take_steps(
     world: World,
     belief: Any,
     policy: Ints,
+    first: int,
     start: int,
     previous: int,
     visits: Ints,
@@ -92,8 +93,9 @@ def take_steps(
 
     A function of its own, so that the innermost loop has the processor's registers for itself.
     Returns the step reached, the state, the last row, the sum of the rewards, and whether the rule
-    was asked for that step and said yes. `start` is the first step of the pseudo-episode, counted
-    from the chunk's; the other arguments are those of `run_chunk`.
+    was asked for that step and said yes. `first`, `start` and `previous` are the first step of the
+    chunk, that of the pseudo-episode, and the length of the one before it; the other arguments are
+    those of `run_chunk`.
     """
     successors, rewards = world.successors, world.rewards
     noise, deviation = world.noise, world.deviation
@@ -118,7 +120,7 @@ def take_steps(
             visits[row] += 1
         if i == end:
             return i, state, row, reward_sum, False
-        if LOOKS and stops(i, start, previous, visits[row], before[row], memory):
+        if LOOKS and stops(first + i, start, previous, visits[row], before[row], memory):
             return i, state, row, reward_sum, True
 
 
@@ -229,7 +231,8 @@ def run_chunk(
             world,
             belief,
             policy,
-            clock[START] - first,
+            first,
+            clock[START],
             clock[PREVIOUS],
             visits,
             before,
@@ -297,6 +300,12 @@ def compiled_test(test: Any) -> Any:
 
 def kernel_of(agent: PSRLAgent) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
+    if agent.kernel is None:
+        agent.kernel = (_kernel_of(agent),)
+    return agent.kernel[0]
+
+
+def _kernel_of(agent: PSRLAgent) -> Any:
     rule: Rule = agent.rule
     test = compiled_test(rule.stops) if rule.needs_counts else no_test
     if test is None:
@@ -310,7 +319,7 @@ def kernel_of(agent: PSRLAgent) -> Any:
 @cache
 def _kernel(belief: Inside, plan: Any, test: Any, inside: bool, looks: bool) -> Any:
     taken = specialised(take_steps, LOOKS=looks, observe=belief.observe, stops=test)
-    return specialised(
+    kernel = specialised(
         run_chunk,
         INSIDE=inside,
         LOOKS=looks,
@@ -319,10 +328,12 @@ def _kernel(belief: Inside, plan: Any, test: Any, inside: bool, looks: bool) -> 
         plan=plan,
         stops=test,
     )
+    announce_compilation(kernel)
+    return kernel
 
 
 NO_MODEL = Model(np.zeros((0, 0)), np.zeros(0), workspace(0))
-NOTHING = (np.zeros(0, np.bool_), np.zeros(0))
+NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
 
 
 def advance(
@@ -334,7 +345,6 @@ def advance(
     if kernel is None:
         readable.advance(run, recorder, steps, progress, stop)
         return
-    announce_compilation(kernel)
     simulator = run.simulator
     world, inside = world_of(simulator.mdp), agent.told.inside is not None
     pause = recorder.watch is not None or not inside
@@ -348,7 +358,9 @@ def advance(
     with agent.streams.words("transition", "reward", "belief") as words:
         while steps > 0 and not stop[0]:
             n, first = min(steps, chunk), agent.step
-            resample, gamma = agent.ahead.steps(first, n) if not looks else NOTHING
+            resample, gamma = agent.ahead.steps(first, n) if not looks else (NO_COINS, math.nan)
+            if isinstance(gamma, float):
+                fixed, gamma = agent.objective.planning_gamma(gamma), NO_GAMMAS
             recorder.tape.first[0] = first
             status, reported = PAUSED, 0
             while status in (PAUSED, FULL):
