@@ -113,14 +113,16 @@ def specialised(template: F, **parts: Any) -> F:
     look at what it is bound to. So each choice of parts has a folder of its own in the cache, named
     by a fingerprint of their code: an edited part is compiled anew, an unchanged one is not.
     """
-    function = FunctionType(
+    digest = _digest(sorted(parts.items()))
+    # The name goes into the machine code's symbols, where two choices of parts must not meet.
+    bound: Any = FunctionType(
         template.__code__,
         {**template.__globals__, **parts},
-        template.__name__,
+        f"{template.__name__}_{digest}",
         template.__defaults__,
     )
-    bound: Any = function
-    return _compiled(bound, KERNEL_CACHE / _digest(sorted(parts.items())), _nrt=False)
+    bound.__qualname__ = bound.__name__
+    return _compiled(bound, KERNEL_CACHE / digest, _nrt=False)
 
 
 def _folder(function: Callable[..., Any]) -> Path:
@@ -174,6 +176,8 @@ def _fingerprint_global(value: Any, update: Callable[[bytes], None], seen: set[i
 def announce_compilation(kernel: Callable[..., Any]) -> None:
     """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
     cache: Any = kernel._cache  # type: ignore[attr-defined]
-    if not _announced.is_set() and not any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")):
+    if not _announced.is_set() and not any(
+        Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")
+    ):
         _announced.set()
         print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)

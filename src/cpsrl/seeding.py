@@ -24,7 +24,7 @@ from cpsrl.variates import MULTIPLIER, Words
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 NUMBER = {name: number for number, name in enumerate(STREAMS)}
 MOST_RUN = 2**32 - 1
-"""A larger run number would be two words of the spawn key, and could meet another root's streams."""
+"""A larger one would be two words of the spawn key, and could meet another root's streams."""
 _LOW, _ALL = 2**64 - 1, 2**128 - 1
 
 
@@ -103,17 +103,17 @@ def _memory(generator: np.random.Generator) -> Words:
     """Return the memory of a generator's state as words (4,)."""
     state: Any = generator.bit_generator.ctypes.state_address
     place = ctypes.c_void_p.from_address(state).value
-    words = (ctypes.c_uint64 * 4).from_address(place or 0)
+    words: Any = (ctypes.c_uint64 * 4).from_address(place or 0)
     words.generator = generator  # keeps the memory
     return np.frombuffer(words, np.uint64)
 
 
-def _as_words(state: dict[str, Any]) -> list[int]:
+def _as_words(state: Any) -> list[int]:
     numbers = (state["state"]["state"], state["state"]["inc"])
     return [part for number in numbers for part in (number & _LOW, number >> 64)]
 
 
-def _as_state(words: Any) -> dict[str, Any]:
+def _as_state(words: Any) -> Any:
     low, high, more, most = (int(word) for word in words)
     inner = {"state": (high << 64) + low, "inc": (most << 64) + more}
     return {"bit_generator": "PCG64", "state": inner, "has_uint32": 0, "uinteger": 0}
@@ -155,7 +155,8 @@ class Streams:
         """Make the generator of a stream, when it is first asked for."""
         if name not in NUMBER:
             raise AttributeError(name)
-        generator = np.random.Generator(np.random.PCG64(_Given()))
+        given: Any = _Given()
+        generator = np.random.Generator(np.random.PCG64(given))
         generator.bit_generator.state = _as_state(self._words[NUMBER[name]])
         if SHARED:
             self._words[NUMBER[name]] = _memory(generator)

@@ -63,7 +63,8 @@ def _on_words(name: str, **callees: Any) -> Any:
     """Return one of Numba's variates as a leaf on words."""
     theirs = getattr(distributions, name)
     drawn = {"next_uint64": next_uint64, "next_double": uniform, **callees}
-    bound: Any = FunctionType(theirs.__code__, {**theirs.__globals__, **drawn}, name)
+    bound: Any = FunctionType(theirs.__code__, {**theirs.__globals__, **drawn}, f"{name}_on_words")
+    bound.__qualname__ = bound.__name__
     return inlined(bound) if name != "random_standard_gamma" else leaf(bound)
 
 

@@ -72,7 +72,7 @@ class Backlog(NamedTuple):
     """`(room,)`"""
     next_states: Ints
     """`(room,)`"""
-    count: Ints
+    filled: Ints
     """`(1,)` how many there are"""
 
 
@@ -107,7 +107,8 @@ class Ahead:
 
     def __init__(self, rule: Rule, streams: Streams) -> None:
         self.rule, self.streams = rule, streams
-        self.first, self.stream = 0, None
+        self.first = 0
+        self.stream: Any = None
         self.resample: Bools = np.zeros(0, np.bool_)
         self.gamma: Floats | float = math.nan
 
@@ -133,6 +134,7 @@ class Ahead:
         return self.stream
 
     def _extend(self, first: int, end: int) -> None:
+        assert first >= self.first, "a rule is not asked for steps that are long past"
         begin = first - (first - 1) % AHEAD
         last = end - 1 - (end - 2) % AHEAD
         parts, reached = [], begin
@@ -181,7 +183,7 @@ class PSRLAgent(LiveAgent):
         self.visits, self.before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
         self.memory = np.array(self.rule.memory(), np.float64)
         self.told = started(spec.belief, problem)
-        self.kernel: Any = None  # kept by the compiled loop
+        self.kernels: dict[Any, Any] = {}  # kept by the compiled loop
         self._begin(streams)
 
     def _begin(self, streams: Streams) -> None:
@@ -218,7 +220,7 @@ class PSRLAgent(LiveAgent):
     @property
     def belief(self) -> LiveBelief:
         """The live belief after all that was observed; a copy of it where it lags behind."""
-        if not self.backlog.count[0]:
+        if not self.backlog.filled[0]:
             return self.told
         if self.told.inside is not None:
             self.hand_over()
@@ -247,7 +249,7 @@ class PSRLAgent(LiveAgent):
         self.backlog.rows[place] = row
         self.backlog.rewards[place] = reward
         self.backlog.next_states[place] = next_state
-        self.backlog.count[0] = place + 1
+        self.backlog.filled[0] = place + 1
         if place + 1 == BATCH:
             self.hand_over()
         if len(self.visits):
@@ -299,13 +301,13 @@ class PSRLAgent(LiveAgent):
 
     def hand_over(self) -> None:
         """Tell the belief of the transitions that it was not yet told of."""
-        if self.backlog.count[0]:
+        if self.backlog.filled[0]:
             self.told.observe_many(*self._pending())
-            self.backlog.count[0] = 0
+            self.backlog.filled[0] = 0
 
     def room(self) -> int:
         """Return the place in the backlog of the next transition; make room where there is none."""
-        count, room = int(self.backlog.count[0]), len(self.backlog.rows)
+        count, room = int(self.backlog.filled[0]), len(self.backlog.rows)
         if count == room:
             old, self.backlog = self.backlog, _backlog(min(BATCH, 4 * room))
             for theirs, mine in zip(old, self.backlog, strict=True):
@@ -313,7 +315,7 @@ class PSRLAgent(LiveAgent):
         return count
 
     def _pending(self) -> tuple[Ints, Ints, Floats, Ints]:
-        n = int(self.backlog.count[0])
+        n = int(self.backlog.filled[0])
         states, actions = np.divmod(self.backlog.rows[:n], self.sizes.n_actions)
         return states, actions, self.backlog.rewards[:n].copy(), self.backlog.next_states[:n].copy()
 
@@ -321,7 +323,7 @@ class PSRLAgent(LiveAgent):
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree."""
         if self.told.inside is not None:
             self.hand_over()
-        n = int(self.backlog.count[0])
+        n = int(self.backlog.filled[0])
         backlog = {name: getattr(self.backlog, name)[:n].copy() for name in PENDING}
         state = super().state() | {"belief": self.told.state(), "backlog": backlog}
         if not self.rule.needs_counts:
@@ -355,7 +357,7 @@ class PSRLAgent(LiveAgent):
         self.backlog = _backlog(max(n, LEAST_ROOM))
         for name, array in pending.items():
             getattr(self.backlog, name)[:n] = array
-        self.backlog.count[0] = n
+        self.backlog.filled[0] = n
         self.ahead = Ahead(self.rule, self.streams)
 
 

@@ -213,9 +213,9 @@ class DenseDirichlet(LiveBelief):
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the prior calls the transition impossible."""
-        if not self._all_possible:
-            if not self.arrays.alpha[state * self._n_actions + action, next_state] > 0:
-                raise impossible(state, action, next_state)
+        row = state * self._n_actions + action
+        if not self._all_possible and not self.arrays.alpha[row, next_state] > 0:
+            raise impossible(state, action, next_state)
 
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""

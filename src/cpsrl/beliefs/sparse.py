@@ -13,7 +13,7 @@ what is left is below LEFT of the row's mass; that remainder goes to the last pi
 about 28 pieces are drawn, whatever K is.
 
 The observed successors of a row are a linked list in a pool: `first` (S*A,) and `following` (pool,)
-are positions in it (-1 ends a list), `successor` and `count` (pool,) its entries.
+are positions in it (-1 ends a list), `successor` and `counts` (pool,) its entries.
 """
 
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ PIECES = 28
 """About how many pieces a stick gives for each unit of the unobserved cells' parameter."""
 MOST_CELLS = 50_000_000
 """The largest S*A*S of a dense belief, and the largest expected size of a sparse sample."""
-POOL = ("following", "successor", "count")
+POOL = ("following", "successor", "counts")
 
 
 class SparseArrays(NamedTuple):
@@ -60,7 +60,7 @@ class SparseArrays(NamedTuple):
     """`(pool,)` the next entry of the same row, or -1"""
     successor: Ints
     """`(pool,)`"""
-    count: Ints
+    counts: Ints
     """`(pool,)`"""
     n_entries: Ints
     """`(1,)` how many entries of the pool are in use"""
@@ -81,13 +81,13 @@ def _observe_successor(belief: SparseArrays, row: int, state: int) -> None:
     entry = belief.first[row]
     while entry >= 0:
         if belief.successor[entry] == state:
-            belief.count[entry] += 1
+            belief.counts[entry] += 1
             return
         entry = belief.following[entry]
     entry = belief.n_entries[0]
     belief.n_entries[0] += 1
     belief.successor[entry] = state
-    belief.count[entry] = 1
+    belief.counts[entry] = 1
     belief.following[entry] = belief.first[row]
     belief.first[row] = entry
 
@@ -109,7 +109,7 @@ def sample_rows(belief: SparseArrays, n_states: int, words: Words) -> tuple[Any,
     """Draw every transition row; return row pointers, successors and probabilities."""
     cell, support_start, support_state = belief.cell, belief.support_start, belief.support_state
     first, following = belief.first, belief.following
-    successor, count = belief.successor, belief.count
+    successor, counts = belief.successor, belief.counts
     n_rows = len(first)
     everything = len(support_start) == 0
     starts = np.zeros(n_rows + 1, np.int64)
@@ -131,7 +131,7 @@ def sample_rows(belief: SparseArrays, n_states: int, words: Words) -> tuple[Any,
         while entry >= 0:
             stamp[successor[entry]] = row
             states[end] = successor[entry]
-            shares[end] = standard_gamma(words, count[entry] + a)
+            shares[end] = standard_gamma(words, counts[entry] + a)
             total += shares[end]
             end += 1
             entry = following[entry]
@@ -209,7 +209,7 @@ class SparseDirichlet(LiveBelief):
             first=np.full(len(cell), -1, np.int64),
             following=nothing,
             successor=nothing,
-            count=nothing,
+            counts=nothing,
             n_entries=np.zeros(1, np.int64),
         )
         if support is None:
@@ -259,7 +259,7 @@ class SparseDirichlet(LiveBelief):
         weights = self._sparse(starts, states, np.repeat(b.cell, np.diff(starts)))
         used = int(b.n_entries[0])
         entries = (rows_of_entries(b.first, b.following[:used]), b.successor[:used])
-        weights += scipy.sparse.csr_array((b.count[:used], entries), shape=weights.shape)
+        weights += scipy.sparse.csr_array((b.counts[:used], entries), shape=weights.shape)
         weights.data /= np.repeat(weights.sum(axis=1), np.diff(weights.indptr))
         return self._model(weights, mean_rewards(self.rewards))
 
@@ -277,7 +277,7 @@ class SparseDirichlet(LiveBelief):
         for name, array in learned_rewards(self.rewards).items():
             array[:] = arrays[name]
         links = {name: arrays[name] for name in ("first", *POOL)}
-        used = np.array([len(arrays["count"])])
+        used = np.array([len(arrays["counts"])])
         self.arrays = self.arrays._replace(**links, n_entries=used)
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
@@ -300,8 +300,8 @@ class SparseDirichlet(LiveBelief):
     def _reserve(self, steps: int) -> None:
         """Make room for the successors that `steps` further steps can reveal."""
         b = self.arrays
-        if len(b.count) - b.n_entries[0] < steps:
-            room = max(int(b.n_entries[0]) + steps, 2 * len(b.count))
+        if len(b.counts) - b.n_entries[0] < steps:
+            room = max(int(b.n_entries[0]) + steps, 2 * len(b.counts))
             grown = {name: np.resize(getattr(b, name), room) for name in POOL}
             self.arrays = b._replace(**grown)
 
@@ -316,8 +316,8 @@ class SparseDirichlet(LiveBelief):
 
     def _sound(self, stored: dict[str, Any]) -> bool:
         """Return whether compiled code, which checks no index, can go on with stored arrays."""
-        first, successor, pool = stored["first"], stored["successor"], len(stored["count"])
-        if any(len(stored[name]) != pool for name in POOL) or (stored["count"] < 1).any():
+        first, successor, pool = stored["first"], stored["successor"], len(stored["counts"])
+        if any(len(stored[name]) != pool for name in POOL) or (stored["counts"] < 1).any():
             return False
         links = np.concatenate([first, stored["following"]])
         inside = (links >= -1).all() and (links < pool).all()

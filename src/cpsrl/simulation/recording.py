@@ -15,6 +15,16 @@ Watch = Callable[[int, Any], float]
 """Is shown every pseudo-episode as it begins, its first state and the agent; returns a loss."""
 
 
+class Watcher(NamedTuple):
+    """A compiled watch, for beliefs that are sampled inside the kernel, which need not pause."""
+
+    look: Any
+    """a leaf `look(arrays, t, state, gamma, policy, belief, model)`, called when the policy of the
+    pseudo-episode that begins at step t is made"""
+    arrays: Any
+    """a NamedTuple of what it writes into"""
+
+
 class Tape(NamedTuple):
     """The arrays that a loop writes into; those that nobody asked for are empty."""
 
@@ -55,7 +65,7 @@ class Recorder:
         chunk: int = MOST_AT_ONCE,
         resample_times: bool = False,
         trajectory: bool = False,
-        watch: Watch | None = None,
+        watch: Watch | Watcher | None = None,
         lost: float = 0.0,
         rows: tuple[Floats, Ints] | None = None,
     ) -> None:
@@ -74,19 +84,19 @@ class Recorder:
         )
         self.chunk = chunk
         self.watch, self.lost = watch, lost
-        self.losses = np.zeros(points if watch else 0)
+        self.losses = np.zeros(points if callable(watch) else 0)
         self._filled = 0
         self._times: list[Ints] = []
         self._path: dict[str, list[NDArray[Any]]] = {"states": [], "actions": [], "rewards": []}
 
     def look(self, state: int, agent: Any) -> None:
         """Show the watcher, if there is one, the pseudo-episode that begins in `state`."""
-        if self.watch is not None:
+        if callable(self.watch):
             self.lost += self.watch(state, agent)
 
     def fill(self, mark: int) -> None:
         """Enter the sum of the losses for the marks that have been reached, those below `mark`."""
-        if self.watch is not None:
+        if callable(self.watch):
             self.losses[self._filled : mark] = self.lost
             self._filled = mark
 

@@ -65,7 +65,7 @@ class Runs:
     environment: tuple[str, ...]
     gain: Floats
     seed: int
-    state: Any = _WhenAskedFor()  # noqa: RUF009
+    state: Any = _WhenAskedFor()
     resample_times: tuple[Ints, ...] | None = None
     trajectory: tuple[dict[str, NDArray[Any]], ...] | None = None
     discounted_regret: Floats | None = None

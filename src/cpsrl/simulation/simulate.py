@@ -94,9 +94,9 @@ def simulate(
             trajectory=trajectory,
             watch=watch,
             lost=run.discounted_regret or 0.0,
-            rows=(rows[0], rows[1]),
+            rows=(sum_row, resamples_row),
         )
-        for run, *rows in zip(runs, sums, resamples, strict=True)
+        for run, sum_row, resamples_row in zip(runs, sums, resamples, strict=True)
     ]
     if type(runs[0].agent) not in LOOPS:
         _say_slower(_label(spec))

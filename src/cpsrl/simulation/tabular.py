@@ -36,7 +36,7 @@ from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_next, draw_reward
 from cpsrl.planning.kernels import workspace
 from cpsrl.resampling import Rule
 from cpsrl.simulation import readable
-from cpsrl.simulation.recording import Recorder, Tape
+from cpsrl.simulation.recording import Recorder, Tape, Watcher
 from cpsrl.simulation.run import LOOPS, Run
 from cpsrl.types import Bools, Floats, Ints
 from cpsrl.variates import Words, uniform
@@ -51,8 +51,10 @@ observe: Any = None
 sample: Any = None
 plan: Any = None
 stops: Any = None
+look: Any = None
 """Bound by `kernel_of`: whether the belief is sampled inside the kernel, and whether the rule looks
-at the data; the belief's functions (`beliefs.Inside`), the objective's, and the rule's test."""
+at the data; the belief's functions (`beliefs.Inside`), the objective's, the rule's test, and the
+watcher's."""
 
 
 class World(NamedTuple):
@@ -128,6 +130,7 @@ def run_chunk(
     world: World,
     belief: Any,
     model: Any,
+    watched: Any,
     policy: Ints,
     clock: Ints,
     visits: Ints,
@@ -153,14 +156,15 @@ def run_chunk(
         world: the environment.
         belief: the belief's arrays, or the agent's backlog, updated in place, as those that follow.
         model: the agent's sampled model and workspace.
+        watched: what a compiled watcher writes into.
         policy: `(S,)` the agent's policy.
         clock: the agent's clock.
         visits: `(S*A,)` visits of every row, for rules that look at the data.
         before: `(S*A,)` the same before the pseudo-episode.
         memory: the rule's own state.
-        fixed_gamma: the discount factor to plan with; NaN takes the step's from `gamma`.
+        fixed_gamma: the discount factor to plan with.
         resample: `(n,)` whether each step resamples, for rules that are known in advance.
-        gamma: `(n,)` the rule's discount factor at each step.
+        gamma: `(n,)` the discount factor at each step, or empty where it is fixed.
         n: the length of the chunk.
         state: where the environment is.
         reward_sum: the rewards realised so far.
@@ -186,7 +190,7 @@ def run_chunk(
     while i < n:
         end = n if mark == len(marks) else min(n, marks[mark] - first + 1)
         if not INSIDE:
-            room = len(belief.rows) - belief.count[0]
+            room = len(belief.rows) - belief.filled[0]
             end = min(end, i + room)
             if room == 0:
                 clock[ASKED] = asked
@@ -208,14 +212,16 @@ def run_chunk(
                 clock[DUE] = 1
                 return (STOPPED if stop[0] != 0 else PAUSED), state, reward_sum, mark
             if INSIDE:
+                discount = gamma[i] if len(gamma) > 0 else fixed_gamma
                 sample(belief, belief_words, model.P, model.r)
                 plan(
                     model.P.reshape((n_states, n_actions, n_states)),
                     model.r.reshape((n_states, n_actions)),
-                    gamma[i] if math.isnan(fixed_gamma) else fixed_gamma,
+                    discount,
                     policy,
                     model.work,
                 )
+                look(watched, first + i, state, discount, policy, belief, model)
             begin_pseudo_episode(clock, visits, before)
             due = False
         # The steps up to the next resampling or mark; a rule that looks may end them sooner.
@@ -260,11 +266,11 @@ def run_chunk(
 @inlined
 def append(backlog: Backlog, row: int, reward: float, next_state: int) -> None:
     """Enter a transition into a backlog that has room for it."""
-    place = backlog.count[0]
+    place = backlog.filled[0]
     backlog.rows[place] = row
     backlog.rewards[place] = reward
     backlog.next_states[place] = next_state
-    backlog.count[0] = place + 1
+    backlog.filled[0] = place + 1
 
 
 @leaf
@@ -275,6 +281,13 @@ def no_sample(arrays: Any, words: Any, P: Any, r: Any) -> None:
 @leaf
 def no_plan(P: Any, r: Any, gamma: float, policy: Any, work: Any) -> None:
     """Stand for what a kernel that always pauses does not call."""
+
+
+@leaf
+def no_look(
+    watched: Any, t: int, state: int, gamma: float, policy: Any, belief: Any, model: Any
+) -> None:
+    """Stand for the watcher where nobody watches."""
 
 
 @leaf
@@ -298,26 +311,26 @@ def compiled_test(test: Any) -> Any:
     return compiled
 
 
-def kernel_of(agent: PSRLAgent) -> Any:
+def kernel_of(agent: PSRLAgent, look: Any = no_look) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
-    if agent.kernel is None:
-        agent.kernel = (_kernel_of(agent),)
-    return agent.kernel[0]
+    if look not in agent.kernels:
+        agent.kernels[look] = _kernel_of(agent, look)
+    return agent.kernels[look]
 
 
-def _kernel_of(agent: PSRLAgent) -> Any:
+def _kernel_of(agent: PSRLAgent, look: Any) -> Any:
     rule: Rule = agent.rule
     test = compiled_test(rule.stops) if rule.needs_counts else no_test
     if test is None:
         return None
     inside, plan = agent.told.inside, type(agent.objective).plan
     if inside is None:
-        return _kernel(OUTSIDE, no_plan, test, False, rule.needs_counts)
-    return _kernel(inside, plan, test, True, rule.needs_counts)
+        return _kernel(OUTSIDE, no_plan, test, no_look, False, rule.needs_counts)
+    return _kernel(inside, plan, test, look, True, rule.needs_counts)
 
 
 @cache
-def _kernel(belief: Inside, plan: Any, test: Any, inside: bool, looks: bool) -> Any:
+def _kernel(belief: Inside, plan: Any, test: Any, look: Any, inside: bool, looks: bool) -> Any:
     taken = specialised(take_steps, LOOKS=looks, observe=belief.observe, stops=test)
     kernel = specialised(
         run_chunk,
@@ -327,12 +340,14 @@ def _kernel(belief: Inside, plan: Any, test: Any, inside: bool, looks: bool) -> 
         sample=belief.sample,
         plan=plan,
         stops=test,
+        look=look,
     )
     announce_compilation(kernel)
     return kernel
 
 
 NO_MODEL = Model(np.zeros((0, 0)), np.zeros(0), workspace(0))
+NOBODY = Watcher(no_look, ())
 NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
 
 
@@ -341,26 +356,28 @@ def advance(
 ) -> None:
     """Take steps with a `PSRLAgent` (see `run.Loop`)."""
     agent: PSRLAgent = run.agent
-    kernel = kernel_of(agent)
+    watcher = recorder.watch if isinstance(recorder.watch, Watcher) else NOBODY
+    kernel = kernel_of(agent, watcher.look)
     if kernel is None:
         readable.advance(run, recorder, steps, progress, stop)
         return
     simulator = run.simulator
     world, inside = world_of(simulator.mdp), agent.told.inside is not None
-    pause = recorder.watch is not None or not inside
+    pause = (recorder.watch is not None and watcher is NOBODY) or not inside
     if inside:
         agent.hand_over()
     cells = simulator.mdp.n_states**2 * simulator.mdp.n_actions
     chunk = min(recorder.chunk, max(LEAST_CHUNK, WORK // cells))
-    fixed = agent.objective.planning_gamma(math.nan)
+    planning_gamma = agent.objective.planning_gamma
+    own = fixed = planning_gamma(math.nan)
     looks = agent.rule.needs_counts
     mark = 0
     with agent.streams.words("transition", "reward", "belief") as words:
         while steps > 0 and not stop[0]:
             n, first = min(steps, chunk), agent.step
             resample, gamma = agent.ahead.steps(first, n) if not looks else (NO_COINS, math.nan)
-            if isinstance(gamma, float):
-                fixed, gamma = agent.objective.planning_gamma(gamma), NO_GAMMAS
+            if isinstance(gamma, float) or not math.isnan(own):
+                fixed, gamma = planning_gamma(gamma if isinstance(gamma, float) else own), NO_GAMMAS
             recorder.tape.first[0] = first
             status, reported = PAUSED, 0
             while status in (PAUSED, FULL):
@@ -368,6 +385,7 @@ def advance(
                     world,
                     agent.told.arrays if inside else agent.backlog,
                     agent.model or NO_MODEL,
+                    watcher.arrays,
                     agent.policy,
                     agent.clock,
                     agent.visits,
@@ -385,7 +403,7 @@ def advance(
                     stop,
                     *words,
                 )
-                if agent.backlog.count[0] == BATCH:
+                if agent.backlog.filled[0] == BATCH:
                     agent.hand_over()
                 recorder.fill(mark)
                 i = agent.step - first

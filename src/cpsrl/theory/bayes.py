@@ -2,45 +2,40 @@ r"""Continuing PSRL on MDPs drawn from its own prior: what the theorems average 
 
 Every run draws a true MDP E: transition rows Dirichlet(alpha, ..., alpha), mean rewards uniform
 on [0, 1] and known to the agent, as in the paper's analysis. With a `cap`, MDPs whose optimal
-bias has a span above it are rejected, of the true MDP and of every posterior draw alike: the
-posterior under the truncated prior is the truncated posterior, so Assumption 3.2 then holds with
-span <= cap and the agent is still an exact posterior sampler.
+bias has a span above it are rejected, of the true MDP and of every posterior draw alike
+(`cpsrl.beliefs.truncated`).
 
-The loop is that of `cpsrl.simulation.tabular` for a rule known in advance, made of the same
-compiled functions in the same order on the same streams; without a cap it takes the same steps.
-On the way it computes what only an observer who knows E can: the exact values behind the
-discounted regret. The last pseudo-episode is completed: steps go on to T' >= T, the step before
-the first resampling after T.
+The agent is the package's and so is the loop. A watcher computes on the way what only an observer
+who knows E can: the exact values behind the discounted regret. The last pseudo-episode is
+completed: steps go on to T' >= T, the step before the first resampling after T.
 """
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cpsrl._compile import announce_compilation, jit
-from cpsrl.beliefs.dirichlet import sample_dense
-from cpsrl.beliefs.gamma import SmallGamma, small_gamma
-from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.simulator import draw_next
+from cpsrl._compile import leaf
+from cpsrl.agents.psrl import PSRL, Ahead
+from cpsrl.beliefs import Dirichlet, KnownRewards, Truncated
+from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted, span
 from cpsrl.planning.average import expected_change
-from cpsrl.planning.kernels import discounted_policy_value, plan_average, plan_discounted
-from cpsrl.resampling import Bernoulli
+from cpsrl.planning.kernels import Workspace, discounted_policy_value, workspace
+from cpsrl.resampling import Arrays, Bernoulli
 from cpsrl.seeding import Streams
-from cpsrl.simulation.tabular import World, world_of
+from cpsrl.simulation import tabular
+from cpsrl.simulation.recording import Recorder, Watcher
+from cpsrl.simulation.run import Run
+from cpsrl.sizes import Sizes
 from cpsrl.types import Floats, Ints
 
-SAME_GAIN = 1e-9
-"""An MDP whose optimal gains differ by more than this is not taken as weakly communicating."""
-
-MOST_REJECTED = 10_000
-
-DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, REJECTED, CONFIDENCE = range(6)
+LOOK_AHEAD = 1024
+"""How far to look for the end of the last pseudo-episode at a time."""
+DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, CONFIDENCE = range(5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,149 +83,91 @@ class Draws:
     sample_value: Floats
 
 
-@jit
-def draw_capped(
-    alpha: Floats,
-    visits: Ints,
-    small: SmallGamma,
-    rewards: Floats,
-    cap: float,
-    rng: np.random.Generator,
-    out: Floats,
-) -> int:
-    """Draw transitions `(S*A, S)` until the span of the optimal bias is at most `cap`.
-
-    Returns the number of draws rejected; a cap of infinity accepts the first and plans nothing.
-    """
-    n_states = alpha.shape[1]
-    P, r = out.reshape((n_states, -1, n_states)), rewards.reshape((n_states, -1))
-    policy = np.zeros(n_states, np.int64)
-    gain, bias, matrix = np.empty(n_states), np.empty(n_states), np.empty((n_states, n_states))
-    rejected = 0
-    while True:
-        sample_dense(alpha, visits, small, rng, out)
-        if np.isinf(cap):
-            return rejected
-        plan_average(P, r, policy, gain, bias, matrix)
-        if gain.max() - gain.min() <= SAME_GAIN and bias.max() - bias.min() <= cap:
-            return rejected
-        rejected += 1
-        if rejected == MOST_REJECTED:
-            raise ValueError("hardly any MDP of this prior has an optimal bias of so small a span")
-
-
-class Truth(NamedTuple):
-    """What an observer knows of the true MDP E."""
+class Notes(NamedTuple):
+    """What an observer knows of the true MDP E, and what it notes of a run."""
 
     transitions: Floats
-    """`(S*A, S)`"""
-    gain: float
-    """lambda_*"""
-    bias: Floats
-    """`(S,)` h"""
-    loss: Floats
-    """`(S*A,)` lambda_* + h(s) - r(s, a) - P h(s, a)"""
+    """`(S, A, S)` of E"""
+    rewards: Floats
+    """`(S, A)`"""
     value: Floats
-    """`(S,)` V*_gamma; empty where gamma changes with time"""
-
-
-class Record(NamedTuple):
-    """What a run leaves behind (see `Draws`)."""
-
-    times: Ints
-    """`(points,)` steps to record"""
-    regret: Floats
-    """`(points,)`"""
-    expected_regret: Floats
-    """`(points,)`"""
+    """`(S,)` V*_gamma in E; empty where gamma changes with time"""
+    gain: Floats
+    """`(1,)` lambda_*"""
+    steps: Ints
+    """`(1,)` T"""
+    prior: Floats
+    """`(S*A, S)` Dirichlet parameters that the agent believes in"""
+    work: Workspace
     sample: Floats
     """`(S*A, S)` the last posterior draw"""
-    value: Floats
+    sample_value: Floats
     """`(S,)` V*_gamma in it"""
     visits: Ints
     """`(S*A,)` visits before it"""
     totals: Floats
-    """`(6,)` sums over pseudo-episodes (DELTA, DELTA_TILDE, AVERAGING, REJECTED), the state at the
-    last resampling (LAST_STATE), and the largest deviation over width (CONFIDENCE)"""
+    """`(5,)` sums over pseudo-episodes (DELTA, DELTA_TILDE, AVERAGING), the state at the last
+    resampling (LAST_STATE), and the largest deviation over width (CONFIDENCE)"""
 
 
-@jit
-def observed_run(
-    world: World,
-    truth: Truth,
-    prior: Floats,
-    small: SmallGamma,
-    cap: float,
-    resample: NDArray[np.bool_],
-    gamma: Floats,
-    steps: int,
-    record: Record,
-    transition_rng: np.random.Generator,
-    belief_rng: np.random.Generator,
-) -> float:
-    """Take len(resample) steps of Continuing PSRL and return the regret after the last.
+@leaf
+def note(
+    notes: Notes, t: int, state: int, gamma: float, policy: Ints, belief: Any, model: Any
+) -> None:
+    """Note a pseudo-episode of a dense belief as it begins."""
+    _note(notes, t, state, gamma, policy, belief.alpha, belief.rewards.seen, model)
 
-    Args:
-        world: the true MDP as `simulation.tabular` has it.
-        truth: the same for the observer.
-        prior: `(S*A, S)` Dirichlet parameters that the agent believes in.
-        small: for drawing cells with the prior's parameter.
-        cap: the largest span of the optimal bias that it believes possible.
-        resample: `(n,)` whether each step resamples.
-        gamma: `(n,)` the discount factor of each step.
-        steps: T; later steps complete the last pseudo-episode.
-        record: out.
-        transition_rng: one uniform a step.
-        belief_rng: posterior draws.
-    """
-    n_states, n_rows = len(truth.bias), len(world.rewards)
+
+@leaf
+def note_truncated(
+    notes: Notes, t: int, state: int, gamma: float, policy: Ints, belief: Any, model: Any
+) -> None:
+    """Note a pseudo-episode of a truncated belief as it begins."""
+    inner = belief.inner
+    _note(notes, t, state, gamma, policy, inner.alpha, inner.rewards.seen, model)
+
+
+@leaf
+def _note(
+    notes: Notes,
+    t: int,
+    state: int,
+    gamma: float,
+    policy: Ints,
+    alpha: Floats,
+    visits: Ints,
+    model: Any,
+) -> None:
+    n_rows, n_states = alpha.shape
+    value, totals = notes.work.value, notes.totals
+    for row in range(n_rows):
+        notes.visits[row] = visits[row]
+        for j in range(n_states):
+            notes.sample[row, j] = model.P[row, j]
+    for s in range(n_states):
+        notes.sample_value[s] = model.work.value[s]
+    totals[LAST_STATE] = state
+    if len(notes.value) > 0:
+        discounted_policy_value(notes.transitions, notes.rewards, gamma, policy, notes.work)
+        totals[DELTA] += notes.value[state] - value[state]
+        totals[DELTA_TILDE] += model.work.value[state] - value[state]
+        totals[AVERAGING] += notes.gain[0] / (1.0 - gamma) - notes.value[state]
+        width = 14.0 * n_states * np.log(2.0 * n_rows * notes.steps[0] * (t + 0.0))
+        ratio = largest_deviation(alpha, notes.prior, visits, notes.transitions) / np.sqrt(width)
+        totals[CONFIDENCE] = max(totals[CONFIDENCE], ratio)
+
+
+@leaf
+def largest_deviation(alpha: Floats, prior: Floats, visits: Ints, transitions: Floats) -> float:
+    """Return the largest sqrt(N) |P - empirical|_1 of a visited row; `(S*A, S)`, P `(S, A, S)`."""
+    n_rows, n_states = alpha.shape
     n_actions = n_rows // n_states
-    P, r = record.sample.reshape((n_states, -1, n_states)), world.rewards.reshape((n_states, -1))
-    true_P = truth.transitions.reshape((n_states, -1, n_states))
-    alpha, visits = prior.copy(), np.zeros(n_rows, np.int64)
-    policy, matrix = np.zeros(n_states, np.int64), np.empty((n_states, n_states))
-    value, totals = np.empty(n_states), record.totals
-    state, mark, reward_sum, lost = 0, 0, 0.0, 0.0
-    for i in range(len(resample)):
-        if resample[i]:
-            totals[REJECTED] += draw_capped(
-                alpha, visits, small, world.rewards, cap, belief_rng, record.sample
-            )
-            plan_discounted(P, r, gamma[i], policy, record.value, matrix)
-            record.visits[:] = visits
-            totals[LAST_STATE] = state
-            if len(truth.value) > 0:
-                discounted_policy_value(true_P, r, gamma[i], policy, value, matrix)
-                totals[DELTA] += truth.value[state] - value[state]
-                totals[DELTA_TILDE] += record.value[state] - value[state]
-                totals[AVERAGING] += truth.gain / (1.0 - gamma[i]) - truth.value[state]
-                width = 14.0 * n_states * np.log(2.0 * n_rows * steps * (i + 1.0))
-                ratio = largest_deviation(alpha - prior, visits, truth.transitions) / np.sqrt(width)
-                totals[CONFIDENCE] = max(totals[CONFIDENCE], ratio)
-        row = state * n_actions + policy[state]
-        reward_sum += world.rewards[row]
-        lost += truth.loss[row]
-        state = draw_next(
-            world.indptr, world.indices, world.cumulative, row, transition_rng.random()
-        )
-        alpha[row, state] += 1.0
-        visits[row] += 1
-        if mark < len(record.times) and record.times[mark] == i + 1:
-            record.regret[mark] = (i + 1) * truth.gain - reward_sum
-            record.expected_regret[mark] = lost + truth.bias[state] - truth.bias[0]
-            mark += 1
-    return len(resample) * truth.gain - reward_sum
-
-
-@jit
-def largest_deviation(counts: Floats, visits: Ints, transitions: Floats) -> float:
-    """Return the largest sqrt(N) |P - empirical|_1 of a visited row; `(S*A, S)`, `(S*A,)`."""
     most = 0.0
-    for row in range(len(visits)):
+    for row in range(n_rows):
         if visits[row] > 0:
-            deviation = 0.0
-            for j in range(counts.shape[1]):
-                deviation += abs(counts[row, j] / visits[row] - transitions[row, j])
+            true, deviation = transitions[row // n_actions, row % n_actions], 0.0
+            for j in range(n_states):
+                deviation += abs((alpha[row, j] - prior[row, j]) / visits[row] - true[j])
             most = max(most, deviation * np.sqrt(visits[row]))
     return most
 
@@ -268,7 +205,6 @@ def bayesian_runs(
     coin = rule.resolve(n_states * n_actions, steps)
     parameter = 1 / n_states if alpha is None else alpha
     agent_parameter = parameter if believed is None else believed
-    announce_compilation(observed_run)
 
     def one(run: int) -> tuple[object, ...]:
         result = _one(
@@ -297,82 +233,78 @@ def _one(
     cap: float,
 ) -> tuple[object, ...]:
     streams = Streams(seed, run)
-    shape = (n_states * n_actions, n_states)
-    mdp, truth = _true_mdp(n_states, n_actions, parameter, cap, streams.model)
-    resample, gamma = _completed(coin, steps, streams.rule)
-    constant = coin.schedule in (None, "horizon")
-    if constant:
-        truth = truth._replace(value=solve_discounted(mdp, float(gamma[0])).value)
-    record = Record(
-        times,
-        np.empty(len(times)),
-        np.empty(len(times)),
-        np.empty(shape),
+    mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
+    best = solve_average(mdp)
+    agent = PSRL(rule=coin, belief=_belief(agent_parameter, cap)).start(mdp, streams)
+    resample, gamma = _completed(Ahead(coin, Streams(seed, run)), steps)
+    last = len(resample)
+    constant = isinstance(gamma, float)
+    notes = Notes(
+        np.array(mdp.transitions),
+        np.array(mdp.rewards),
+        solve_discounted(mdp, gamma).value if isinstance(gamma, float) else np.zeros(0),
+        best.gain[:1].copy(),
+        np.array([steps]),
+        np.full((n_states * n_actions, n_states), agent_parameter),
+        workspace(n_states),
+        np.empty((n_states * n_actions, n_states)),
         np.empty(n_states),
-        np.empty(shape[0], np.int64),
-        np.zeros(6),
+        np.empty(n_states * n_actions, np.int64),
+        np.zeros(5),
     )
-    completed = observed_run(
-        world_of(mdp),
-        truth,
-        np.full(shape, agent_parameter),
-        small_gamma(agent_parameter),
-        cap,
-        resample,
-        gamma,
-        steps,
-        record,
-        streams.transition,
-        streams.belief,
-    )
-    totals, last = record.totals, int(record.totals[LAST_STATE])
+    look = note if np.isinf(cap) else note_truncated
+    marks = np.append(times, last) if last > steps else times
+    recorder = Recorder(marks, chunk=last, trajectory=True, watch=Watcher(look, notes))
+    under_way = Run(agent, Simulator(mdp, streams))
+    tabular.advance(under_way, recorder, last, lambda n: None, np.zeros(1, np.int64))
+    path = recorder.trajectory(under_way.simulator.state)
+    loss = best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)
+    lost = np.cumsum(loss[path["states"][:-1], path["actions"]])[times - 1]
+    regret = marks * best.gain[0] - recorder.tape.reward_sums
+    totals, place = notes.totals, int(notes.totals[LAST_STATE])
     if not constant:
         totals[[DELTA, DELTA_TILDE, AVERAGING, CONFIDENCE]] = np.nan
     return (
-        record.regret,
-        record.expected_regret,
-        completed,
+        regret[: len(times)],
+        lost + best.bias[path["states"][times]] - best.bias[0],
+        regret[-1],
         int(resample[:steps].sum()),
         totals[DELTA],
         totals[DELTA_TILDE],
         totals[AVERAGING],
         totals[CONFIDENCE],
-        int(totals[REJECTED]),
-        span(truth.bias),
-        truth.transitions,
-        record.sample,
-        record.visits,
-        last,
-        truth.value[last] if constant else np.nan,
-        record.value[last],
+        0 if np.isinf(cap) else int(agent.told.arrays.rejected[0]),
+        span(best.bias),
+        notes.transitions.reshape(-1, n_states),
+        notes.sample,
+        notes.visits,
+        place,
+        notes.value[place] if constant else np.nan,
+        notes.sample_value[place],
     )
 
 
-def _true_mdp(
-    n_states: int, n_actions: int, parameter: float, cap: float, rng: np.random.Generator
-) -> tuple[TabularMDP, Truth]:
-    """Draw an MDP from the prior; return it with what an observer knows of it."""
-    rows = n_states * n_actions
-    rewards, transitions = rng.random(rows), np.empty((rows, n_states))
-    prior, visits = np.full((rows, n_states), parameter), np.zeros(rows, np.int64)
-    draw_capped(prior, visits, small_gamma(parameter), rewards, cap, rng, transitions)
-    mdp = TabularMDP(
-        transitions.reshape(n_states, n_actions, n_states), rewards.reshape(n_states, n_actions)
-    )
-    best = solve_average(mdp)
-    loss = best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)
-    return mdp, Truth(transitions, float(best.gain[0]), best.bias, loss.ravel(), np.empty(0))
+def _belief(parameter: float, cap: float, rewards: Any = None) -> Dirichlet | Truncated:
+    """Return the prior with known rewards, those of the problem unless they are given."""
+    dirichlet = Dirichlet(parameter, rewards=KnownRewards(rewards))
+    return dirichlet if np.isinf(cap) else Truncated(cap, dirichlet)
 
 
-def _completed(
-    coin: Bernoulli, steps: int, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], Floats]:
+def true_mdp(
+    n_states: int, n_actions: int, parameter: float, cap: float, streams: Streams
+) -> TabularMDP:
+    """Draw an MDP from the prior."""
+    rewards = streams.model.random((n_states, n_actions))
+    drawn = _belief(parameter, cap, rewards).start(Sizes(n_states, n_actions)).sample(streams.model)
+    return drawn
+
+
+def _completed(ahead: Ahead, steps: int) -> Arrays:
     """Return coins and gammas of the steps 1, ..., T', the last one before a resampling."""
-    resample, gamma = coin.arrays(1, steps, rng)
+    end = steps
     while True:
-        more, more_gamma = coin.arrays(len(resample) + 1, 1024, rng)
-        stay = int(np.argmax(more)) if more.any() else len(more)
-        resample = np.concatenate([resample, more[:stay]])
-        gamma = np.concatenate([gamma, more_gamma[:stay]])
-        if more.any():
-            return resample, gamma
+        end += LOOK_AHEAD
+        resample, gamma = ahead.steps(1, end)
+        if resample[steps:].any():
+            last = steps + int(np.argmax(resample[steps:]))
+            return resample[:last], gamma

@@ -202,7 +202,8 @@ def useful_from(bound: Callable[[int], Bound]) -> int | None:
 def horizon_gamma(n_states: int, n_actions: int, steps: int) -> float:
     """Return the gamma of Theorem 4.1, 1 - sqrt(S A / T), or 0 where that is negative."""
     S, A, T = _sizes(n_states, n_actions, steps)
-    return float(Bernoulli(schedule="horizon", horizon=T, pairs=S * A).gammas(1, 1)[0])
+    gamma = Bernoulli(schedule="horizon", horizon=T, pairs=S * A).gammas(1, 1)
+    return float(np.ravel(gamma)[0])
 
 
 def expected_pseudo_episodes(steps: int, gamma: float) -> float:
