@@ -122,8 +122,11 @@ class Ahead:
 
     def step(self, t: int) -> tuple[bool, float]:
         """Return whether step t resamples, and its gamma."""
-        resample, gamma = self.steps(t, 1)
-        return bool(resample[0]), gamma if isinstance(gamma, float) else float(gamma[0])
+        if not self.first <= t < self.first + len(self.resample):
+            self._extend(t, t + 1)
+        gamma, place = self.gamma, t - self.first
+        own = gamma if isinstance(gamma, float) else gamma.item(place)
+        return self.resample.item(place), own
 
     def stream_before(self, step: int) -> Any:
         """Return where the rule's stream stood before the stretch of `step`."""
@@ -192,6 +195,7 @@ class PSRLAgent(LiveAgent):
         self.backlog = _backlog(LEAST_ROOM)
         n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
         self.model: Model | None = None
+        self.work: Workspace | None = None
         if self.told.inside is not None:
             P, r = np.empty((rows, n_states)), np.empty(rows)
             self.model = Model(P, r, workspace(n_states))
@@ -233,9 +237,9 @@ class PSRLAgent(LiveAgent):
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
         self.ask()
-        if self.clock[DUE]:
+        if self.clock.item(DUE):
             self.resample()
-        return int(self.policy[state])
+        return self.policy.item(state)
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
@@ -244,15 +248,17 @@ class PSRLAgent(LiveAgent):
         )
         self.told.check_possible(state, action, next_state)
         self.ask()
-        row, clock = state * self.sizes.n_actions + action, self.clock
-        place = self.room()
-        self.backlog.rows[place] = row
-        self.backlog.rewards[place] = reward
-        self.backlog.next_states[place] = next_state
-        self.backlog.filled[0] = place + 1
+        row, clock, backlog = state * self.sizes.n_actions + action, self.clock, self.backlog
+        place = backlog.filled.item()
+        if place == len(backlog.rows):
+            backlog = self.make_room()
+        backlog.rows[place] = row
+        backlog.rewards[place] = reward
+        backlog.next_states[place] = next_state
+        backlog.filled[0] = place + 1
         if place + 1 == BATCH:
             self.hand_over()
-        if len(self.visits):
+        if self.rule.needs_counts:
             self.visits[row] += 1
         clock[ROW] = row
         clock[STEP] += 1
@@ -261,19 +267,20 @@ class PSRLAgent(LiveAgent):
     def ask(self) -> None:
         """Ask the rule, once a step, whether to resample."""
         clock = self.clock
-        if clock[ASKED]:
+        t, start, previous, _, row, asked, _ = clock.tolist()
+        if asked:
             return
         if not self.rule.needs_counts:
-            due, _ = self.ahead.step(int(clock[STEP]))
-        elif clock[STEP] == 1:
+            due, _ = self.ahead.step(t)
+        elif t == 1:
             due = True
         else:
             assert self.rule.stops is not None
-            t, start, previous, _, row, _, _ = clock.tolist()
-            visits, before = int(self.visits[row]), int(self.before[row])
+            visits, before = self.visits.item(row), self.before.item(row)
             due = self.rule.stops(t, start, previous, visits, before, self.memory)
         clock[ASKED] = 1
-        clock[DUE] |= bool(due)
+        if due:
+            clock[DUE] = 1
 
     def planning_gamma(self) -> float:
         """Return the discount factor to plan with at the current step."""
@@ -292,11 +299,12 @@ class PSRLAgent(LiveAgent):
                 told.inside.sample(told.arrays, words, P, r)
             self.objective.plan(P.reshape(*shape, -1), r.reshape(shape), gamma, self.policy, work)
         else:
-            P, r = drawn_arrays(told.sample(self.streams.belief), *shape)
-            if isinstance(P, TabularMDP):
-                self.policy[:] = self.objective.solve(P, gamma)
+            drawn = small_model(told.sample(self.streams.belief), *shape)
+            if isinstance(drawn, TabularMDP):
+                self.policy[:] = self.objective.solve(drawn, gamma)
             else:
-                self.objective.plan(P, r, gamma, self.policy, workspace(shape[0]))
+                self.work = self.work or workspace(shape[0])
+                self.objective.plan(*drawn, gamma, self.policy, self.work)
         begin_pseudo_episode(self.clock, self.visits, self.before)
 
     def hand_over(self) -> None:
@@ -305,14 +313,12 @@ class PSRLAgent(LiveAgent):
             self.told.observe_many(*self._pending())
             self.backlog.filled[0] = 0
 
-    def room(self) -> int:
-        """Return the place in the backlog of the next transition; make room where there is none."""
-        count, room = int(self.backlog.filled[0]), len(self.backlog.rows)
-        if count == room:
-            old, self.backlog = self.backlog, _backlog(min(BATCH, 4 * room))
-            for theirs, mine in zip(old, self.backlog, strict=True):
-                mine[: len(theirs)] = theirs
-        return count
+    def make_room(self) -> Backlog:
+        """Return the backlog with room for more."""
+        old, self.backlog = self.backlog, _backlog(min(BATCH, 4 * len(self.backlog.rows)))
+        for theirs, mine in zip(old, self.backlog, strict=True):
+            mine[: len(theirs)] = theirs
+        return self.backlog
 
     def _pending(self) -> tuple[Ints, Ints, Floats, Ints]:
         n = int(self.backlog.filled[0])
@@ -366,20 +372,19 @@ def _backlog(room: int) -> Backlog:
     return Backlog(whole[0], np.zeros(room), whole[1], count)
 
 
-def drawn_arrays(drawn: Any, n_states: int, n_actions: int) -> tuple[Any, Any]:
-    """Return P `(S, A, S)` and r `(S, A)` of a small model, or a large one as a TabularMDP."""
-    if not isinstance(drawn, TabularMDP):
+def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floats] | TabularMDP:
+    """Return P `(S, A, S)` and r `(S, A)` of a small model, a large one as a TabularMDP."""
+    if not isinstance(drawn, TabularMDP) and n_states <= DENSE_STATES:
         try:
-            P, r = (np.array(part, np.float64, order="C") for part in drawn)
+            P, r = drawn
+            P, r = np.array(P, np.float64, order="C"), np.array(r, np.float64, order="C")
         except (TypeError, ValueError):
             P, r = np.zeros(0), np.zeros(0)
         right = P.shape == (n_states, n_actions, n_states) and r.shape == (n_states, n_actions)
-        if right and n_states <= DENSE_STATES and is_model(P, r):
+        if right and is_model(P, r):
             return P, r
     model = checked_model(drawn, n_states, n_actions)
-    if n_states <= DENSE_STATES:
-        return thawed(model.dense, model.rewards)
-    return model, None
+    return thawed(model.dense, model.rewards) if n_states <= DENSE_STATES else model
 
 
 @leaf

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core.errors import NumbaError
 
-from cpsrl._compile import announce_compilation, inlined, leaf, specialised
+from cpsrl._compile import announce_compilation, inlined, specialised
 from cpsrl.agents.psrl import (
     ASKED,
     DUE,
@@ -26,15 +26,12 @@ from cpsrl.agents.psrl import (
     START,
     STEP,
     Backlog,
-    Model,
     PSRLAgent,
     begin_pseudo_episode,
 )
 from cpsrl.beliefs import BATCH, Inside
 from cpsrl.mdp import TabularMDP
 from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_next, draw_reward
-from cpsrl.planning.kernels import workspace
-from cpsrl.resampling import Rule
 from cpsrl.simulation import readable
 from cpsrl.simulation.recording import Recorder, Tape, Watcher
 from cpsrl.simulation.run import LOOPS, Run
@@ -46,15 +43,15 @@ DONE, PAUSED, STOPPED, FULL = range(4)
 WORK, LEAST_CHUNK = 1 << 27, 256
 """A chunk is so many steps that it would take about WORK cells at one resampling a step."""
 
-INSIDE, LOOKS = True, True
+INSIDE = LOOKS = WATCHED = True
 observe: Any = None
 sample: Any = None
 plan: Any = None
 stops: Any = None
 look: Any = None
-"""Bound by `kernel_of`: whether the belief is sampled inside the kernel, and whether the rule looks
-at the data; the belief's functions (`beliefs.Inside`), the objective's, the rule's test, and the
-watcher's."""
+"""Bound by `kernel_of`: whether the belief is sampled inside the kernel, whether the rule looks at
+the data, and whether somebody watches; the belief's functions (`beliefs.Inside`), the objective's,
+the rule's test, and the watcher's. What is not called is not compiled."""
 
 
 class World(NamedTuple):
@@ -221,7 +218,8 @@ def run_chunk(
                     policy,
                     model.work,
                 )
-                look(watched, first + i, state, discount, policy, belief, model)
+                if WATCHED:
+                    look(watched, first + i, state, discount, policy, belief, model)
             begin_pseudo_episode(clock, visits, before)
             due = False
         # The steps up to the next resampling or mark; a rule that looks may end them sooner.
@@ -273,30 +271,7 @@ def append(backlog: Backlog, row: int, reward: float, next_state: int) -> None:
     backlog.filled[0] = place + 1
 
 
-@leaf
-def no_sample(arrays: Any, words: Any, P: Any, r: Any) -> None:
-    """Stand for what a kernel that always pauses does not call."""
-
-
-@leaf
-def no_plan(P: Any, r: Any, gamma: float, policy: Any, work: Any) -> None:
-    """Stand for what a kernel that always pauses does not call."""
-
-
-@leaf
-def no_look(
-    watched: Any, t: int, state: int, gamma: float, policy: Any, belief: Any, model: Any
-) -> None:
-    """Stand for the watcher where nobody watches."""
-
-
-@leaf
-def no_test(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
-    """Stand for the test of a rule that is known in advance."""
-    return False
-
-
-OUTSIDE = Inside(append, no_sample)
+OUTSIDE = Inside(append, None)
 """What stands in the kernel for a belief that brings no compiled functions."""
 
 
@@ -311,31 +286,29 @@ def compiled_test(test: Any) -> Any:
     return compiled
 
 
-def kernel_of(agent: PSRLAgent, look: Any = no_look) -> Any:
+def kernel_of(agent: PSRLAgent, look: Any = None) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
     if look not in agent.kernels:
-        agent.kernels[look] = _kernel_of(agent, look)
+        rule, inside = agent.rule, agent.told.inside
+        test = compiled_test(rule.stops) if rule.needs_counts else None
+        if rule.needs_counts and test is None:
+            agent.kernels[look] = None
+        elif inside is None:
+            agent.kernels[look] = _kernel(OUTSIDE, None, test, None)
+        else:
+            agent.kernels[look] = _kernel(inside, type(agent.objective).plan, test, look)
     return agent.kernels[look]
 
 
-def _kernel_of(agent: PSRLAgent, look: Any) -> Any:
-    rule: Rule = agent.rule
-    test = compiled_test(rule.stops) if rule.needs_counts else no_test
-    if test is None:
-        return None
-    inside, plan = agent.told.inside, type(agent.objective).plan
-    if inside is None:
-        return _kernel(OUTSIDE, no_plan, test, no_look, False, rule.needs_counts)
-    return _kernel(inside, plan, test, look, True, rule.needs_counts)
-
-
 @cache
-def _kernel(belief: Inside, plan: Any, test: Any, look: Any, inside: bool, looks: bool) -> Any:
+def _kernel(belief: Inside, plan: Any, test: Any, look: Any) -> Any:
+    looks = test is not None
     taken = specialised(take_steps, LOOKS=looks, observe=belief.observe, stops=test)
     kernel = specialised(
         run_chunk,
-        INSIDE=inside,
+        INSIDE=belief is not OUTSIDE,
         LOOKS=looks,
+        WATCHED=look is not None,
         take_steps=taken,
         sample=belief.sample,
         plan=plan,
@@ -346,8 +319,7 @@ def _kernel(belief: Inside, plan: Any, test: Any, look: Any, inside: bool, looks
     return kernel
 
 
-NO_MODEL = Model(np.zeros((0, 0)), np.zeros(0), workspace(0))
-NOBODY = Watcher(no_look, ())
+NOBODY = Watcher(None, ())
 NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
 
 
@@ -384,7 +356,7 @@ def advance(
                 status, simulator.state, run.reward_sum, mark = kernel(
                     world,
                     agent.told.arrays if inside else agent.backlog,
-                    agent.model or NO_MODEL,
+                    agent.model if inside else (),
                     watcher.arrays,
                     agent.policy,
                     agent.clock,
@@ -410,7 +382,7 @@ def advance(
                 progress(i - reported)
                 reported = i
                 if status == FULL:
-                    agent.room()
+                    agent.make_room()
                 elif status == PAUSED:
                     agent.resample()
                     recorder.look(simulator.state, agent)
