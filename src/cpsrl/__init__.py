@@ -1,38 +1,19 @@
-"""Posterior sampling for environments that never reset."""
+"""Posterior sampling for environments that never reset.
 
-from cpsrl.agents import (
-    DSPSRL,
-    PSRL,
-    TSDE,
-    UCRL2,
-    ContinuingPSRL,
-    CountDoublingPSRL,
-    DifferentialQLearning,
-    EveryStepPSRL,
-    FixedLengthPSRL,
-    OptimalAgent,
-    RandomAgent,
-    start,
-)
-from cpsrl.beliefs import Belief, Dirichlet, KnownRewards, NormalGamma, Truncated
-from cpsrl.environments import environment, environments
-from cpsrl.experiments import Experiment, load
+The names that most programs need. The rest is in the folders: `cpsrl.planning`, `cpsrl.beliefs`,
+`cpsrl.agents`, `cpsrl.networks`, `cpsrl.simulation`, `cpsrl.experiments`, `cpsrl.theory`,
+`cpsrl.reports`.
+"""
+
+from cpsrl.agents import DSPSRL, PSRL, TSDE, UCRL2, ContinuingPSRL, RandomAgent, start
+from cpsrl.beliefs import Belief, Dirichlet, KnownRewards, NormalGamma
+from cpsrl.environments import environment
+from cpsrl.experiments import Entry, Experiment, load, run_experiment
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks import DQN, BootstrappedDQN
 from cpsrl.objectives import Average, Discounted
-from cpsrl.planning import (
-    classify,
-    diameter,
-    discounted_value,
-    gain_and_bias,
-    planning_gap,
-    reward_averaging_time,
-    solve_average,
-    solve_discounted,
-    span,
-    stationary_distribution,
-    sufficient_gamma,
-)
+from cpsrl.planning import planning_gap, solve_average, solve_discounted, span
+from cpsrl.registration import register
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,
@@ -43,8 +24,8 @@ from cpsrl.resampling import (
     Rule,
     TSDEStops,
 )
-from cpsrl.simulation import Runs, simulate
-from cpsrl.sizes import FeatureSizes, Sizes
+from cpsrl.simulation import simulate
+from cpsrl.sizes import Sizes
 
 __all__ = [
     "DQN",
@@ -58,42 +39,29 @@ __all__ = [
     "BootstrappedDQN",
     "ContinuingPSRL",
     "CountDoubling",
-    "CountDoublingPSRL",
-    "DifferentialQLearning",
     "Dirichlet",
     "Discounted",
     "DoublingTimes",
+    "Entry",
     "EveryStep",
-    "EveryStepPSRL",
     "Experiment",
-    "FeatureSizes",
     "FixedLength",
-    "FixedLengthPSRL",
     "KnownRewards",
     "Never",
     "NormalGamma",
-    "OptimalAgent",
     "RandomAgent",
     "Rule",
-    "Runs",
     "Sizes",
     "TSDEStops",
     "TabularMDP",
-    "Truncated",
-    "classify",
-    "diameter",
-    "discounted_value",
     "environment",
-    "environments",
-    "gain_and_bias",
     "load",
     "planning_gap",
-    "reward_averaging_time",
+    "register",
+    "run_experiment",
     "simulate",
     "solve_average",
     "solve_discounted",
     "span",
     "start",
-    "stationary_distribution",
-    "sufficient_gamma",
 ]

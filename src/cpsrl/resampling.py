@@ -51,7 +51,7 @@ class Rule:
     function of
 
         t          the step about to be taken,
-        start      t_k, the first step of the current pseudo-episode,
+        began      t_k, the first step of the current pseudo-episode,
         previous   T_(k-1), the length of the pseudo-episode before it (T_0 = 1),
         visits     N_t of the pair visited at step t - 1,
         before     N_(t_k) of the same pair,
@@ -260,9 +260,9 @@ class TSDEStops(Rule):
     words: ClassVar[str] = "TSDE"
 
     @staticmethod
-    def stops(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+    def stops(t: int, began: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
         """Return whether step t begins a new pseudo-episode."""
-        return t > start + previous or visits > 2 * before
+        return t > began + previous or visits > 2 * before
 
 
 @RULES.add("count-doubling")
@@ -273,7 +273,7 @@ class CountDoubling(Rule):
     words: ClassVar[str] = "count doubling"
 
     @staticmethod
-    def stops(t: int, start: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+    def stops(t: int, began: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
         """Return whether step t begins a new pseudo-episode."""
         return visits - before >= max(1, before)
 

@@ -1,6 +1,6 @@
 """Agents: frozen dataclasses that start live agents with `act` and `observe`."""
 
-from cpsrl.agents.agent import AGENTS, start
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, start
 from cpsrl.agents.baselines import OptimalAgent, RandomAgent
 from cpsrl.agents.differential_q import DifferentialQLearning
 from cpsrl.agents.psrl import (
@@ -20,11 +20,13 @@ __all__ = [
     "PSRL",
     "TSDE",
     "UCRL2",
+    "Agent",
     "ContinuingPSRL",
     "CountDoublingPSRL",
     "DifferentialQLearning",
     "EveryStepPSRL",
     "FixedLengthPSRL",
+    "LiveAgent",
     "OptimalAgent",
     "RandomAgent",
     "start",
