@@ -1,0 +1,113 @@
+"""Worker processes: what they find, and what is said when they are lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cpsrl
+from cpsrl.networks import BootstrappedDQN, run, workers
+from cpsrl.simulation import simulate
+
+pytest.importorskip("jax")
+
+SMALL = {"members": 3, "hidden": (8,), "batch": 4, "capacity": 60, "target_every": 7}
+RIVER = cpsrl.environment("riverswim", features="thermometer")
+
+
+def test_an_error_in_a_worker_is_raised_here_and_the_next_call_works():
+    with pytest.raises(AttributeError), workers.worker() as process:
+        process.call("end", 0)
+    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+
+
+def test_a_lost_worker_is_said_so():
+    process = workers.Worker()
+    process._process.kill()
+    with pytest.raises(RuntimeError, match="worker process ended"):
+        process.call("end", 0)
+
+
+def test_an_idle_worker_that_died_is_replaced():
+    simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1)
+    for idle in workers._free:
+        idle._process.kill()
+        idle._process.wait()
+    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+
+
+def test_a_worker_leaves_the_current_directory_alone(tmp_path, monkeypatch):
+    for name in ("jax", "queue", "cpsrl"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    process = workers.Worker()
+    with pytest.raises(AttributeError):
+        process.call("end", 0)
+    process.close()
+
+
+def test_a_worker_finds_the_package_where_it_was_found_here(monkeypatch):
+    root = str(Path(cpsrl.__file__).parents[1])
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys, "path", ["", *(place for place in sys.path if place != root)])
+    assert workers._environment()["PYTHONPATH"].split(os.pathsep)[0] == root
+
+
+def test_a_worker_whose_parent_is_killed_ends_quietly():
+    program = (
+        "import os, signal, threading, cpsrl\n"
+        "spec = cpsrl.BootstrappedDQN(members=3, hidden=(8,), batch=4, capacity=60)\n"
+        "mdp = cpsrl.environment('riverswim', features='thermometer')\n"
+        "def progress(steps):\n"
+        "    threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+        "cpsrl.simulate(spec, mdp, 10**9, seeds=1, progress=progress)\n"
+    )
+    reading, writing = os.pipe()
+    parent = subprocess.run([sys.executable, "-c", program], stderr=writing, check=False)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        # The end comes when the worker, which shares standard error, has ended too.
+        assert "Traceback" not in said.read()
+    assert parent.returncode == -signal.SIGKILL
+
+
+def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CPSRL_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(run, "CACHE", tmp_path / "file/networks")
+    workers._close_all()
+    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+    workers._close_all()
+
+
+def test_parts_of_a_users_module_are_found_and_those_of_the_main_program_refused(tmp_path):
+    walk = Path(__file__).with_name("parts.py").read_text()
+    (tmp_path / "mine.py").write_text(walk)
+    program = """
+import numpy as np, mine
+from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator
+from cpsrl.networks.run import advance
+from cpsrl.seeding import Streams
+from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
+
+class Here(mine.Walk):
+    pass
+
+for kind in (mine.Walk, Here):
+    streams, world = Streams(), kind()
+    agent = BootstrappedDQN(members=2, hidden=(4,)).start(world, streams)
+    recorder = Recorder(np.array([5]))
+    run = Run(agent, EnvironmentSimulator(world, streams))
+    advance(run, recorder, 5, lambda n: None, np.zeros(1, np.int64))
+    print(run.step)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["5"]
+    assert "ValueError: Here is defined in '__main__'" in done.stderr
