@@ -37,6 +37,17 @@ class Walk(Environment):
         return jnp.stack([state["place"], jnp.cos(state["place"])])
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NotPure(Walk):
+    def step(self, state, action, noise):
+        return super().step(state, 0 if state["place"] > 0 else action, noise)
+
+
+class Unregistered(Environment):
+    n_features, n_actions = 2, 3
+
+
 @dataclass(frozen=True)
 class LinearIndex(NetworkBelief):
     """Q_z(x, a) = x' (W_0 + sum_d z_d W_d)_a with z ~ N(0, I), targets perturbed by z' xi_b."""

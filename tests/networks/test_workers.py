@@ -6,13 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.networks import BootstrappedDQN, run, workers
+from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, run, workers
+from cpsrl.seeding import Streams
 from cpsrl.simulation import simulate
+from cpsrl.simulation.recording import Recorder
+from cpsrl.simulation.run import Run
 
 pytest.importorskip("jax")
+from networks.parts import NotPure, Unregistered
 
 SMALL = {"members": 3, "hidden": (8,), "batch": 4, "capacity": 60, "target_every": 7}
 RIVER = cpsrl.environment("riverswim", features="thermometer")
@@ -22,6 +27,20 @@ def test_an_error_in_a_worker_is_raised_here_and_the_next_call_works():
     with pytest.raises(AttributeError), workers.worker() as process:
         process.call("end", 0)
     assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+
+
+def test_an_environment_that_is_not_pure_is_said_so_with_the_line_that_is_not():
+    streams, world = Streams(), NotPure()
+    alive = Run(
+        BootstrappedDQN(**SMALL).start(world, streams), EnvironmentSimulator(world, streams)
+    )
+    with pytest.raises(RuntimeError, match=r"(?s)TracerBoolConversionError.*parts\.py"):
+        run.advance(alive, Recorder(np.array([5])), 5, lambda n: None, np.zeros(1, np.int64))
+
+
+def test_an_environment_that_jax_does_not_know_is_refused():
+    with pytest.raises(ValueError, match="Unregistered is not known to JAX"):
+        BootstrappedDQN(**SMALL).start(Unregistered(), Streams())
 
 
 def test_a_lost_worker_is_said_so():
@@ -95,6 +114,8 @@ from cpsrl.seeding import Streams
 from cpsrl.simulation.recording import Recorder
 from cpsrl.simulation.run import Run
 
+@mine.jax.tree_util.register_dataclass
+@mine.dataclass(frozen=True)
 class Here(mine.Walk):
     pass
 

@@ -27,7 +27,7 @@ from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, fitting
 from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks.belief import NetworkBelief, checked_belief
-from cpsrl.networks.environment import Environment, observe
+from cpsrl.networks.environment import Environment, check_registered, observe
 from cpsrl.networks.members import Members
 from cpsrl.objectives import Discounted, Objective, checked_objective
 from cpsrl.resampling import Bernoulli, Never, Rule, checked_rule
@@ -276,6 +276,8 @@ class ValueSamplingAgent(LiveAgent):
         self.streams = streams
         self.features: NDArray[np.float32] | None = None
         self._environment = problem if isinstance(problem, Environment) else None
+        if self._environment is not None:
+            check_registered(self._environment)
         if isinstance(problem, TabularMDP):
             assert problem.features is not None  # by `check`
             self.features = problem.features.astype(np.float32)

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from cpsrl.checks import checked_index
 from cpsrl.seeding import Streams
-from cpsrl.types import Floats, Ints
+from cpsrl.types import Floats
 
 
 class Environment:
@@ -76,12 +76,9 @@ class Environment:
         """Return what the worker needs: `step`, `observation` and `table`."""
         return self
 
-    def realised(self, states: Ints, actions: Ints, rewards: Any, noise: Any) -> Floats:
-        """Return the rewards `(n,)` to record of n steps, given those of the compiled loop.
-
-        Where states are no numbers, `states` are 0.
-        """
-        return np.asarray(rewards, np.float64)
+    def realised(self, taken: Any, noise: Any) -> Floats:
+        """Return the rewards `(n,)` to record of n steps, given what the compiled loop says."""
+        return np.asarray(taken.rewards, np.float64)
 
 
 class EnvironmentSimulator:
@@ -95,9 +92,13 @@ class EnvironmentSimulator:
     def step(self, action: int) -> tuple[float, Any]:
         """Take `action` and return the realised reward and the next state."""
         action = checked_index("action", action, self.environment.n_actions)
+        import jax
+
         step, _ = _compiled()
-        noise = one_step(self.environment.draw(self.streams, 1))
-        reward, self.state = step(self.environment, self.state, np.int32(action), noise)
+        drawn = self.environment.draw(self.streams, 1)
+        noise = jax.tree.map(lambda values: single(np.asarray(values))[0], drawn)
+        reward, state = step(self.environment, self.state, np.int32(action), noise)
+        self.state = jax.tree.map(np.asarray, state)
         return float(reward), self.state
 
 
@@ -113,11 +114,15 @@ def single(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(kinds.get(array.dtype.kind, array.dtype))
 
 
-def one_step(noise: Any) -> Any:
-    """Return the noise of one step, given that of a stretch of one."""
+def check_registered(environment: Environment) -> None:
+    """Raise a ValueError if JAX does not know the environment as a tree of arrays."""
     import jax
 
-    return jax.tree.map(lambda values: single(np.asarray(values))[0], noise)
+    if any(leaf is environment for leaf in jax.tree.leaves(environment)):
+        raise ValueError(
+            f"{type(environment).__name__} is not known to JAX: write "
+            "@jax.tree_util.register_dataclass above its @dataclass(frozen=True)"
+        )
 
 
 @lru_cache

@@ -47,10 +47,11 @@ class Carried(NamedTuple):
 class Taken(NamedTuple):
     """What was done in n steps, (n,) each."""
 
-    states: Any
-    """where the environment is a table; else 0"""
     actions: Any
-    rewards: Any
+    states: Any = None
+    """where the environment is a table"""
+    rewards: Any = None
+    """where it is not"""
 
 
 @partial(
@@ -126,8 +127,8 @@ def take_steps(
         else:
             seen, seen_next = (_observations(table, words) for words in observed)
             learner = learn(learner, seen, seen_next, batch, *how, learning_rate)
-        number = jnp.int32(0) if table is None else state
-        return Carried(learner, replay, next_state), Taken(number, action, reward)
+        told = Taken(action, rewards=reward) if table is None else Taken(action, state)
+        return Carried(learner, replay, next_state), told
 
     def until_copy(so_far: Any) -> Any:
         """Take steps until the target is copied, or to the end."""
@@ -139,8 +140,8 @@ def take_steps(
 
         def body(t: Any, so_far: Any) -> Any:
             carried, taken = so_far
-            carried, one = step(t, target_value, carried)
-            return carried, jax.tree.map(lambda all, new: all.at[t].set(new), taken, one)
+            carried, told = step(t, target_value, carried)
+            return carried, jax.tree.map(lambda all, new: all.at[t].set(new), taken, told)
 
         last = jnp.minimum(n, t + target_every - age)
         carried, taken = lax.fori_loop(t, last, body, (carried, taken))
@@ -154,7 +155,9 @@ def take_steps(
         return last, jnp.where(copy, 0, age), carried, taken
 
     blank = jnp.zeros(draws.forced.shape, jnp.int32)
-    so_far = (jnp.int32(0), age, carried, Taken(blank, blank, blank.astype(jnp.float32)))
+    numbers = blank.astype(jnp.float32)
+    taken = Taken(blank, rewards=numbers) if table is None else Taken(blank, blank)
+    so_far = (jnp.int32(0), age, carried, taken)
     *_, carried, taken = lax.while_loop(lambda c: c[0] < n, until_copy, so_far)
     return carried, taken
 
@@ -230,7 +233,8 @@ class Session:
             self._target_every,
             **self._settings,
         )
-        return Taken(*(np.asarray(column)[:n] for column in taken))
+        told: Taken = jax.tree.map(lambda column: np.asarray(column)[:n], taken)
+        return told
 
     def end(self, held: int) -> Carried:
         """Give the run back, with the first `held` rows of the replay."""

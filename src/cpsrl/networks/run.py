@@ -9,6 +9,7 @@ the same noise on one seed. Rewards are summed here too, in float64.
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -30,6 +31,7 @@ CALL_STEPS = 1000
 """Steps of one call of the compiled loop."""
 
 _announced: set[str] = set()
+_lock = threading.Lock()
 
 
 def advance(
@@ -72,11 +74,12 @@ def advance(
             padded = jax.tree.map(_padded, (drawn, noise))
             taken = process.call("steps", *padded, n, slot, age)
             _remember(key)
-            rewards = environment.realised(taken.states, taken.actions, taken.rewards, noise)
+            rewards = environment.realised(taken, noise)
             sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
             counts = np.cumsum(np.concatenate([[before], drawn.resample]))
             mark = _record(recorder, mark, first, sums, counts)
-            _keep(recorder, first, (drawn.resample, taken.states, taken.actions, rewards))
+            states = np.zeros(n, np.int64) if taken.states is None else taken.states
+            _keep(recorder, first, (drawn.resample, states, taken.actions, rewards))
             run.reward_sum = float(sums[-1])
             agent.step += n
             run.step += n
@@ -129,9 +132,10 @@ def _announce(*compiled_for: Any) -> str:
 
     shapes = jax.tree.map(lambda a: getattr(a, "shape", a), compiled_for)
     key = hashlib.sha256(f"{version('jax')} {CALL_STEPS} {shapes}".encode()).hexdigest()[:16]
-    if key not in _announced and not os.path.exists(_marker(key)):
-        print("cpsrl: compiling the networks' loop (once) ...", file=sys.stderr, flush=True)
-    _announced.add(key)
+    with _lock:
+        if key not in _announced and not os.path.exists(_marker(key)):
+            print("cpsrl: compiling the networks' loop (once) ...", file=sys.stderr, flush=True)
+        _announced.add(key)
     return key
 
 

@@ -97,11 +97,12 @@ class Table(Environment):
             deviations=None if bernoulli else self._deviations.ravel().astype(np.float32),
         )
 
-    def realised(self, states: Ints, actions: Ints, rewards: Any, noise: Any) -> Floats:
+    def realised(self, taken: Any, noise: Any) -> Floats:
         """Return the realised rewards (n,) in float64."""
-        means, variates = self._mdp.rewards[states, actions], noise[1]
+        pairs, variates = (taken.states, taken.actions), noise[1]
+        means = self._mdp.rewards[pairs]
         if self._kind == GAUSSIAN:
-            return means + self._deviations[states, actions] * variates
+            return means + self._deviations[pairs] * variates
         if self._kind == BERNOULLI:
             return (variates <= np.searchsorted(self._means, means)).astype(np.float64)
         return means

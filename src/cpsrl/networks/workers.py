@@ -15,6 +15,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -118,8 +119,19 @@ def serve(fd: int) -> None:
                 method, arguments = pickle.loads(message)
                 answer = True, getattr(session, method)(*arguments)
             except Exception as error:
-                answer = False, error
+                said = _sendable(error)
+                said.add_note(traceback.format_exc())
+                answer = False, said
             pipe.send(answer)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error, or one that says the same where it does not survive the pipe."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__} in a worker process: {error}")
+    return error
 
 
 def _environment() -> dict[str, str]:
