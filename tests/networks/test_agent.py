@@ -95,6 +95,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
         ({"step": 0}, "impossible"),
         ({"index": np.array([3])}, "impossible"),
         ({"index": np.array([0, 1])}, "does not fit: index"),
+        ({"draws": {"member": np.array([0])}}, "draws do not fit"),
         ({"replay": {**before["replay"], "reward": np.zeros(2)}}, "does not fit: reward"),
     ):
         with pytest.raises(ValueError, match=message):

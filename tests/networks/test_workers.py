@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, run, workers
+from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, environment, run, workers
 from cpsrl.seeding import Streams
 from cpsrl.simulation import simulate
 from cpsrl.simulation.recording import Recorder
@@ -103,9 +104,13 @@ def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch
     workers._close_all()
 
 
-def test_parts_of_a_users_module_are_found_and_those_of_the_main_program_refused(tmp_path):
-    walk = Path(__file__).with_name("parts.py").read_text()
-    (tmp_path / "mine.py").write_text(walk)
+def test_the_environment_that_is_shown_runs_from_a_module_and_not_from_the_main_program(tmp_path):
+    shown = environment.__doc__.partition("process:\n")[2].rpartition("Its fields")[0]
+    imports = (
+        "from dataclasses import dataclass\nimport jax\nimport jax.numpy as jnp\n"
+        "import numpy as np\nfrom cpsrl.networks import Environment\n"
+    )
+    (tmp_path / "mine.py").write_text(imports + textwrap.dedent(shown))
     program = """
 import numpy as np, mine
 from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator

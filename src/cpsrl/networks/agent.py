@@ -384,11 +384,13 @@ class ValueSamplingAgent(LiveAgent):
         held = min(state["step"] - 1, self.spec.capacity)
         mine = self.replay[:held]
         stored = fitting(state["replay"], {name: mine[name] for name in COLUMNS})
-        draws = None if state["draws"] is None else StepDraws(**state["draws"])
+        draws = state["draws"]
+        if draws is not None and draws.keys() != set(StepDraws._fields):
+            raise ValueError(f"the stored draws do not fit: they are {', '.join(draws)}")
         self.learner = self._learning.restored_learner(state["learner"], self.learner)
         for name, column in stored.items():
             self.replay[name][:held] = column
-        self._draws = draws
+        self._draws = None if draws is None else StepDraws(**draws)
 
     def _tick(self) -> StepDraws:
         """Draw, once a step, what chance decides in it."""
