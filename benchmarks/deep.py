@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import cpsrl
-from cpsrl.agents import DQN, BootstrappedDQN
 from cpsrl.mdp import TabularMDP
+from cpsrl.networks import DQN, BootstrappedDQN, ValueSampling
 from cpsrl.simulation import simulate
 
 MEMBERS, HIDDEN, BATCH, GAMMA, SEEDS, ROUNDS = 10, 50, 32, 0.99, 50, 3
@@ -89,7 +89,7 @@ def torch_loop(mdp: TabularMDP, steps: int) -> float:
     return steps / (time.perf_counter() - began)
 
 
-def speed(spec: BootstrappedDQN, mdp: TabularMDP, seeds: int, steps: int, threads: int) -> float:
+def speed(spec: ValueSampling, mdp: TabularMDP, seeds: int, steps: int, threads: int) -> float:
     """Return env-steps per second of all seeds together."""
     began = time.perf_counter()
     simulate(spec, mdp, steps, seeds=seeds, threads=threads, record=steps)
@@ -149,9 +149,7 @@ def main() -> None:
         against_torch(n_states, steps)
     mdp = river(6)
 
-    def case(
-        seeds: int, n: int = steps, spec: BootstrappedDQN | None = None
-    ) -> Callable[[], float]:
+    def case(seeds: int, n: int = steps, spec: ValueSampling | None = None) -> Callable[[], float]:
         spec = spec or BootstrappedDQN()
         speed(spec, mdp, 1, 10, 1)
         return lambda: speed(spec, mdp, seeds, n, 1)

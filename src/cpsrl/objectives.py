@@ -48,6 +48,18 @@ class Objective:
         """Return the discount factor to plan with where the rule's is `rules` (NaN: none)."""
         return rules if self.gamma is None else self.gamma
 
+    def target(self, reward: Any, next_value: Any, gamma: Any) -> Any:
+        """Return what networks' values should be, by arithmetic that NumPy and JAX share.
+
+        Args:
+            reward: `(B,)`
+            next_value: `(J, B)` the greedy values of the next observations.
+            gamma: the discount factor, if there is one.
+        """
+        raise ValueError(
+            f"networks cannot learn for the objective {self.label!r}: it has no target"
+        )
+
 
 OBJECTIVES: Registry[Objective] = Registry("objective")
 
@@ -75,6 +87,10 @@ class Discounted(Objective):
         """The discount factor, if it is the objective's own."""
         return "discounted" if self.gamma is None else f"discounted {self.gamma:g}"
 
+    def target(self, reward: Any, next_value: Any, gamma: Any) -> Any:
+        """Return r + gamma max_a Q'(x', a)."""
+        return reward + gamma * next_value
+
     def solve(self, model: TabularMDP, gamma: float) -> Ints:
         """Return a discounted optimal policy `(S,)` of a large model."""
         return solve_discounted(model, gamma, _tolerance(model)).policy
@@ -90,6 +106,13 @@ class Average(Objective):
     def solve(self, model: TabularMDP, gamma: float) -> Ints:
         """Return a gain-optimal policy `(S,)` of a large model; `gamma` is not used."""
         return solve_average(model, _tolerance(model)).policy
+
+    def target(self, reward: Any, next_value: Any, gamma: Any) -> Any:
+        """Raise: networks do not learn average rewards yet."""
+        raise ValueError(
+            "networks cannot learn for the average reward yet, only tables can plan for it: give "
+            "Discounted(gamma)"
+        )
 
     def planning_gamma(self, rules: float) -> float:
         """Return NaN: there is no discount factor."""

@@ -8,7 +8,8 @@ import pytest
 import cpsrl
 from cpsrl import FeatureSizes
 from cpsrl.agents import AGENTS, start
-from cpsrl.networks import DQN, BootstrappedDQN
+from cpsrl.networks import DQN, BootstrappedDQN, Members, ValueSampling
+from cpsrl.objectives import Average, Discounted
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,
@@ -40,7 +41,7 @@ def play(agent, simulator, steps, see=lambda state: state):
 
 
 def online(agent):
-    return {name: np.array(w) for name, w in agent.ensemble.online.items()}
+    return {name: np.array(w) for name, w in agent.learner.online.items()}
 
 
 def equal(first, second):
@@ -84,14 +85,27 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     agent, other = live(), live(members=4)
     play(agent, RIVER.start(), 3)
     before = agent.state()
-    with pytest.raises(ValueError, match="its members is 4, not 3"):
+    with pytest.raises(ValueError, match=r"its belief.members is 4, not 3"):
         agent.restore(other.state())
-    with pytest.raises(ValueError, match=r"its mask is 0.5, not 1"):
+    with pytest.raises(ValueError, match=r"its belief.mask is 0.5, not 1"):
         agent.restore(live(mask=0.5).state())
     with pytest.raises(ValueError, match=r"its rule.kind is 'Never', not 'Bernoulli'"):
         agent.restore(live(rule=Never()).state())
+    for change, message in (
+        ({"step": 0}, "impossible"),
+        ({"index": np.array([3])}, "impossible"),
+        ({"index": np.array([0, 1])}, "does not fit: index"),
+        ({"draws": {"member": np.array([0])}}, "draws do not fit"),
+        ({"replay": {**before["replay"], "reward": np.zeros(2)}}, "does not fit: reward"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            agent.restore(before | change)
+    for name in before:
+        damaged = {key: value for key, value in before.items() if key != name}
+        with pytest.raises(ValueError, match=r"lacks|another agent"):
+            agent.restore(damaged)
     after = agent.state()
-    assert equal(before["ensemble"]["online"], after["ensemble"]["online"])
+    assert equal(before["learner"]["online"], after["learner"]["online"])
     assert before["streams"] == after["streams"]
     assert after["step"] == 4
 
@@ -111,15 +125,15 @@ def test_the_action_is_the_same_until_time_moves_on():
 def test_the_target_follows_every_few_updates_and_the_prior_never_moves():
     agent, simulator = live(), RIVER.start()
     begun = online(agent)
-    prior = {name: np.array(w) for name, w in agent.ensemble.prior.items()}
+    prior = {name: np.array(w) for name, w in agent.learner.prior.items()}
     play(agent, simulator, 4)
-    assert equal(agent.ensemble.target, begun)
-    assert not equal(agent.ensemble.online, begun)
+    assert equal(agent.learner.target, begun)
+    assert not equal(agent.learner.online, begun)
     play(agent, simulator, 1)
-    assert equal(agent.ensemble.target, agent.ensemble.online)
+    assert equal(agent.learner.target, agent.learner.online)
     play(agent, simulator, 1)
-    assert not equal(agent.ensemble.target, agent.ensemble.online)
-    assert equal(agent.ensemble.prior, prior)
+    assert not equal(agent.learner.target, agent.learner.online)
+    assert equal(agent.learner.prior, prior)
 
 
 def test_the_replay_keeps_the_last_transitions():
@@ -131,7 +145,7 @@ def test_the_replay_keeps_the_last_transitions():
     assert replay["observation"].tolist() == [4, 5, 1, 2, 3]
     assert replay["next_observation"].tolist() == [5, 0, 2, 3, 4]
     assert replay["action"].tolist() == [0, 1, 1, 0, 1]
-    assert replay["mask"].shape == (5, 3)
+    assert replay["signature"].shape == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +160,7 @@ def test_a_new_member_is_drawn_when_the_rule_says_so(rule, begun):
     agent = live(rule=rule, members=1000)
     draws = agent.draw_steps(20)
     assert (1 + np.flatnonzero(draws.resample)).tolist() == begun
-    changes = 1 + np.flatnonzero(np.diff(draws.member, prepend=-1))
+    changes = 1 + np.flatnonzero(np.diff(draws.acting, prepend=-1))
     assert changes.tolist() == begun
     assert agent.resamples == len(begun)
     assert (draws.gamma == 0.99).all()
@@ -159,7 +173,7 @@ def test_draws_do_not_depend_on_how_they_are_divided():
     for n in (1, 9, 50, 30):
         pieces.append(parts.draw_steps(n))
         parts.step += n
-    for name in expected._fields:
+    for name in expected._fields[:-1]:
         got = np.concatenate([getattr(piece, name) for piece in pieces])
         np.testing.assert_array_equal(got, getattr(expected, name))
     assert parts.streams.state() == whole.streams.state()
@@ -174,10 +188,10 @@ def test_draws_have_the_probabilities_they_should():
         return abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / count)
 
     assert near(draws.resample[1:].mean(), 0.1, n - 1)
-    drawn = draws.member[draws.resample]
+    drawn = draws.acting[draws.resample]
     for k in range(4):
         assert near((drawn == k).mean(), 0.25, len(drawn))
-        assert near(draws.mask[:, k].mean(), 0.3, n)
+        assert near((draws.signature[:, 0] >> k & 1).mean(), 0.3, n)
     for action in range(2):
         assert near((draws.forced == action).mean(), 0.1, n)
     assert (draws.rows[:1000].max(1) < np.arange(1, 1001)).all()
@@ -194,8 +208,17 @@ def test_the_target_discounts_by_the_gamma_of_the_pseudo_episode():
     assert ((begins < 50) & (np.arange(1, 201) >= 50)).any()
 
 
+@pytest.mark.parametrize("rule", [Never(), Bernoulli(0.7)])
+def test_the_coin_and_the_discount_factor_can_differ(rule):
+    agents = [live(rule=rule, objective=Discounted(gamma)) for gamma in (0.5, 0.9)]
+    draws = [agent.draw_steps(30) for agent in agents]
+    np.testing.assert_array_equal(draws[0].resample, draws[1].resample)
+    assert (draws[0].gamma == 0.5).all()
+    assert (draws[1].gamma == 0.9).all()
+
+
 def test_the_discount_factor_enters_the_update():
-    agents = [live(rule=Never(), gamma=gamma) for gamma in (0.5, 0.9)]
+    agents = [live(rule=Bernoulli(0.7), objective=Discounted(gamma)) for gamma in (0.5, 0.9)]
     for agent in agents:
         play(agent, RIVER.start(), 1)
     assert not equal(online(agents[0]), online(agents[1]))
@@ -203,7 +226,7 @@ def test_the_discount_factor_enters_the_update():
 
 def test_schedules_take_their_numbers_from_the_table():
     spec = BootstrappedDQN(rule=Bernoulli(schedule="horizon"))
-    assert spec.gamma is None
+    assert spec == ValueSampling(spec.rule)
     tuned = spec.resolve(RIVER, 1200)
     assert tuned.rule.gammas(1, 1)[0] == pytest.approx(0.9)
     with pytest.raises(ValueError, match="pairs=S\\*A"):
@@ -211,13 +234,21 @@ def test_schedules_take_their_numbers_from_the_table():
     start(BootstrappedDQN(rule=Bernoulli(schedule="doubling", pairs=12)), FeatureSizes(6, 2))
 
 
+def test_gamma_is_the_short_form():
+    assert BootstrappedDQN(0.9) == ValueSampling(Bernoulli(0.9), Discounted(), Members())
+    assert BootstrappedDQN(0.9, Never()) == ValueSampling(Never(), Discounted(0.9), Members())
+    assert BootstrappedDQN().label == "Bootstrapped DQN, gamma=0.99"
+    apart = BootstrappedDQN(rule=Bernoulli(0.95), objective=Discounted(0.99))
+    assert apart.label == "Bootstrapped DQN, gamma=0.95, discounted 0.99"
+
+
 def test_dqn_is_one_member_without_prior_and_with_random_actions():
     agent = start(DQN(hidden=(6,), batch=4), RIVER)
     play(agent, RIVER.start(), 5)
-    assert agent.ensemble.online["w0"].shape == (1, 6, 6)
-    assert not np.any(agent.ensemble.prior["w1"])
+    assert agent.learner.online["w0"].shape == (1, 6, 6)
+    assert not np.any(agent.learner.prior["w1"])
     draws = agent.draw_steps(10_000)
-    assert (draws.member == 0).all()
+    assert (draws.acting == 0).all()
     assert abs((draws.forced >= 0).mean() - 0.1) < 4 * np.sqrt(0.09 / 10_000)
     assert (draws.gamma == 0.99).all()
 
@@ -237,11 +268,20 @@ def test_rules_that_need_counts_are_refused_with_the_reason(rule):
         ({"gamma": 1.0}, "gamma must be a number in"),
         ({"gamma": 0.9, "rule": Bernoulli(0.99)}, "gamma is 0.9, but the rule has its own"),
         ({"epsilon": "often"}, "epsilon"),
+        ({"gamma": 0.9, "rule": Never(), "objective": Discounted(0.5)}, "the objective is given"),
+        ({"rule": Never(), "objective": Discounted()}, "has no gamma to discount by"),
+        ({"objective": Average()}, "networks cannot learn for the average reward yet"),
+        ({"objective": Average}, "objective must be"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         BootstrappedDQN(**options)
+
+
+def test_a_belief_of_tables_is_refused():
+    with pytest.raises(ValueError, match="belief must be one of networks"):
+        ValueSampling(belief=cpsrl.Prior())
 
 
 def test_an_unknown_option_gets_the_nearest_right_one():

@@ -1,21 +1,24 @@
 """The compiled loop of networks: the live agent's actions, bit for bit the same run after run."""
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.agents import ContinuingPSRL, start
+from contracts.test_agents import equal
+from cpsrl.agents import ContinuingPSRL
 from cpsrl.mdp import Simulator, TabularMDP
-from cpsrl.mdp.simulator import draw_next
-from cpsrl.networks import DQN, BootstrappedDQN, workers
-from cpsrl.networks import run as deep
+from cpsrl.networks import (
+    DQN,
+    BootstrappedDQN,
+    EnvironmentSimulator,
+    Members,
+    ValueSampling,
+    workers,
+)
+from cpsrl.networks.run import CALL_STEPS, advance
+from cpsrl.objectives import Discounted
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
@@ -23,6 +26,7 @@ from cpsrl.simulation.recording import Recorder
 from cpsrl.simulation.run import Run
 
 jax = pytest.importorskip("jax")
+from networks.parts import LinearIndex, Walk  # noqa: E402
 
 SMALL = {"members": 3, "hidden": (8,), "batch": 4, "capacity": 60, "target_every": 7}
 MASKED = {**SMALL, "members": 40, "mask": 0.5, "epsilon": 0.1}
@@ -33,31 +37,24 @@ def noisy(noise):
     return TabularMDP(RIVER.transitions, RIVER.rewards, noise=noise, features=RIVER.features)
 
 
-def leaves(state):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(state["agent"])]
-
-
 def same(first, second):
     """Whether two runs are equal to the last bit, in curve and in state."""
-    return (
-        np.array_equal(first.regret, second.regret)
-        and first.state[0]["streams"] == second.state[0]["streams"]
-        and all(
-            np.array_equal(a, b)
-            for a, b in zip(leaves(first.state[0]), leaves(second.state[0]), strict=True)
-        )
-    )
+    return np.array_equal(first.regret, second.regret) and equal(first.state[0], second.state[0])
 
 
-def step_by_step(spec, mdp, run, steps):
-    """The live agent in the readable loop: the recorder, the agent, and where they ended."""
+def begun(spec, problem, run=0):
+    """A run that has taken no step."""
     streams = Streams(0, run)
-    simulator = Simulator(mdp, streams)
-    agent = spec.resolve(mdp, steps).start(mdp, streams)
-    recorder = Recorder(np.arange(1, steps + 1), resample_times=True, trajectory=True)
-    stop = np.zeros(1, np.int64)
-    readable.advance(Run(agent, simulator), recorder, steps, lambda n: None, stop)
-    return recorder, agent, simulator
+    kind = Simulator if isinstance(problem, TabularMDP) else EnvironmentSimulator
+    return Run(spec.start(problem, streams), kind(problem, streams))
+
+
+def went_on(run, loop, steps, trajectory=False):
+    """Take steps in a loop and return what was recorded of each."""
+    marks = np.arange(run.step + 1, run.step + steps + 1)
+    recorder = Recorder(marks, resample_times=True, trajectory=trajectory)
+    loop(run, recorder, steps, lambda n: None, np.zeros(1, np.int64))
+    return recorder
 
 
 @pytest.mark.parametrize(
@@ -66,34 +63,71 @@ def step_by_step(spec, mdp, run, steps):
         (BootstrappedDQN(), RIVER),
         (BootstrappedDQN(**MASKED), noisy("bernoulli")),
         (BootstrappedDQN(**{**SMALL, "batch": 2}), noisy(0.3)),
-        (BootstrappedDQN(**SMALL, rule=Bernoulli(schedule="doubling")), RIVER),
-        (DQN(hidden=(8,), batch=4), RIVER),
+        (BootstrappedDQN(**SMALL, rule=Bernoulli(schedule="doubling", pairs=12)), RIVER),
+        (BootstrappedDQN(**SMALL, rule=Bernoulli(0.9), objective=Discounted(0.5)), RIVER),
+        (ValueSampling(belief=LinearIndex(), batch=4, target_every=7), RIVER),
     ],
-    ids=["default", "masks", "large table", "schedule", "dqn"],
+    ids=["default", "masks", "large table", "schedule", "gamma apart", "vector index"],
 )
 def test_the_live_agent_does_the_same_step_by_step(spec, mdp):
     steps = 100
     runs = simulate(spec, mdp, steps, seeds=[3], record=1, trajectory=True, resample_times=True)
-    recorder, agent, simulator = step_by_step(spec, mdp, 3, steps)
-    path = recorder.trajectory(simulator.state)
+    live = begun(spec, mdp, run=3)
+    recorder = went_on(live, readable.advance, steps, trajectory=True)
+    path = recorder.trajectory(live.simulator.state)
     for name, values in runs.trajectory[0].items():
         np.testing.assert_array_equal(values, path[name])
     np.testing.assert_array_equal(runs.resample_times[0], recorder.resample_times)
     np.testing.assert_array_equal(runs.resamples[0], recorder.tape.resamples)
     gain = runs.gain[0] * runs.times
     np.testing.assert_array_equal(runs.regret[0], gain - recorder.tape.reward_sums)
-    live, compiled = agent.state(), runs.state[0]["agent"]
-    assert live["member"] == compiled["member"]
-    for part in ("online", "target", "prior", "adam"):
-        for a, b in zip(
-            jax.tree.leaves(live["ensemble"][part]),
-            jax.tree.leaves(compiled["ensemble"][part]),
-            strict=True,
-        ):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
-    for name, column in live["replay"].items():
-        np.testing.assert_allclose(column, compiled["replay"][name], rtol=1e-6)
-    assert simulator.streams.state() == runs.state[0]["streams"]
+    state = runs.state[0]
+    owned = {"spec": state["spec"], "streams": state["streams"]}
+    assert equal(live.agent.state(), state["agent"] | owned, rounding=True)
+
+
+@pytest.mark.parametrize("belief", [Members(4, 3.0, 0.5, (8,)), LinearIndex()], ids=repr)
+class TestAWorldThatIsNotATable:
+    def spec(self, belief):
+        return ValueSampling(
+            Bernoulli(0.9),
+            Discounted(0.8),
+            belief,
+            epsilon=0.1,
+            batch=4,
+            target_every=7,
+            capacity=60,
+        )
+
+    def test_the_live_agent_does_the_same_step_by_step(self, belief):
+        live, compiled = (begun(self.spec(belief), Walk(0.3)) for _ in range(2))
+        by_step, by_call = (
+            went_on(run, loop, 90).tape
+            for run, loop in ((live, readable.advance), (compiled, advance))
+        )
+        np.testing.assert_array_equal(by_step.resamples, by_call.resamples)
+        np.testing.assert_allclose(by_step.reward_sums, by_call.reward_sums, rtol=1e-5)
+        assert equal(live.agent.state(), compiled.agent.state(), rounding=True)
+        actions = (run.agent.replay["action"] for run in (live, compiled))
+        np.testing.assert_array_equal(*actions)
+        assert compiled.simulator.state["steps"] == 90
+        np.testing.assert_allclose(
+            live.simulator.state["place"], compiled.simulator.state["place"], rtol=1e-5
+        )
+
+    def test_a_run_that_stops_and_goes_on_is_the_same_run(self, belief):
+        whole, part = (begun(self.spec(belief), Walk()) for _ in range(2))
+        curve = went_on(whole, advance, 90).tape.reward_sums
+        curves = [went_on(part, advance, 31).tape.reward_sums]
+        again = begun(self.spec(belief), Walk(), run=8)
+        again.agent.restore(part.agent.state())
+        again.simulator.state = part.simulator.state
+        again.step, again.reward_sum = part.step, part.reward_sum
+        curves.append(went_on(again, advance, 59).tape.reward_sums)
+        np.testing.assert_array_equal(np.concatenate(curves), curve)
+        assert equal(again.agent.state(), whole.agent.state())
+        for name, value in whole.simulator.state.items():
+            assert again.simulator.state[name] == value
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +162,12 @@ def test_a_run_that_stops_and_goes_on_is_the_same_run(one_run):
     assert same(replace(part, regret=np.concatenate(curves, axis=1)), one_run)
 
 
-def test_a_run_longer_than_a_chunk_is_the_same_however_it_is_divided():
+def test_a_run_longer_than_a_call_is_the_same_however_it_is_divided():
     spec = DQN(hidden=(8,), batch=4, capacity=700)
-    whole = simulate(spec, RIVER, deep.CHUNK + 500, seeds=1, record=100)
+    whole = simulate(spec, RIVER, CALL_STEPS + 500, seeds=1, record=100)
     half = simulate(spec, RIVER, 730, seeds=1, record=100)
-    rest = simulate(spec, RIVER, deep.CHUNK - 230, seeds=1, record=100, start=half.state)
-    for a, b in zip(leaves(whole.state[0]), leaves(rest.state[0]), strict=True):
-        np.testing.assert_array_equal(a, b)
+    rest = simulate(spec, RIVER, CALL_STEPS - 230, seeds=1, record=100, start=half.state)
+    assert equal(whole.state[0], rest.state[0])
     assert whole.regret[0, -1] == rest.regret[0, -1]
 
 
@@ -143,11 +176,7 @@ def test_the_target_is_copied_when_it_should_be_however_far_off_that_is():
         spec, part = DQN(hidden=(8,), batch=4, target_every=target_every), None
         for steps in parts:
             part = simulate(spec, RIVER, steps, seeds=1, start=part and part.state)
-        return part.state[0]["agent"]["ensemble"]
-
-    def equal(one, other):
-        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-        return all(np.array_equal(a, b) for a, b in pairs)
+        return part.state[0]["agent"]["learner"]
 
     far, near, divided = runs(10**10, 1300), runs(1300, 1300), runs(1300, 900, 400)
     assert equal(near, divided)
@@ -162,127 +191,37 @@ def test_a_compiled_run_goes_on_live():
     runs = simulate(spec, RIVER, 40, seeds=1)
     more = simulate(spec, RIVER, 30, seeds=1, start=runs.state, trajectory=True)
     state = runs.state[0]
-    streams = Streams(9, 9)
-    simulator, agent = Simulator(RIVER, streams), spec.start(RIVER, streams)
-    agent.restore({**state["agent"], "spec": state["spec"], "streams": state["streams"]})
-    simulator.state = state["environment_state"]
-    recorder, stop = Recorder(np.array([70]), trajectory=True), np.zeros(1, np.int64)
-    readable.advance(Run(agent, simulator, step=40), recorder, 30, lambda n: None, stop)
-    path = recorder.trajectory(simulator.state)
+    live = begun(spec, RIVER, run=9)
+    live.agent.restore({**state["agent"], "spec": state["spec"], "streams": state["streams"]})
+    live.simulator.state, live.step = state["environment_state"], 40
+    path = went_on(live, readable.advance, 30, trajectory=True).trajectory(live.simulator.state)
     np.testing.assert_array_equal(path["actions"], more.trajectory[0]["actions"])
 
 
 def test_tables_and_networks_meet_the_same_noise():
     steps = 60
-    deep_run = simulate(BootstrappedDQN(**SMALL), noisy(0.3), steps, seeds=[5])
+    network_run = simulate(BootstrappedDQN(**SMALL), noisy(0.3), steps, seeds=[5])
     table_run = simulate(ContinuingPSRL(), noisy(0.3), steps, seeds=[5])
     for stream in ("transition", "reward", "rule"):
-        assert deep_run.state[0]["streams"][stream] == table_run.state[0]["streams"][stream]
-
-
-def test_ranks_give_the_next_states_and_rewards_of_the_mdp():
-    rng = np.random.default_rng(0)
-    transitions = rng.dirichlet(np.full(7, 0.3), size=(7, 3))
-    transitions[rng.random((7, 3, 7)) < 0.4] = 0
-    transitions[..., 0] += 1 - transitions.sum(-1)
-    mdp = TabularMDP(transitions, rng.random((7, 3)), noise="bernoulli", features=np.eye(7))
-    noise = deep.Noise(mdp)
-    table = noise.table(mdp.features)
-    cumulative = mdp.cdf[2]
-    edges = np.concatenate([cumulative, np.nextafter(cumulative, 0), np.nextafter(cumulative, 1)])
-    for u in np.concatenate([edges[edges < 1], rng.random(500), [0.0, np.nextafter(1, 0)]]):
-        rank = np.searchsorted(noise._cumulative, u, side="right")
-        passed = (table.levels < rank).sum(1)
-        got = table.successors[np.arange(21), passed]
-        assert got.tolist() == [draw_next(*mdp.cdf, row, u) for row in range(21)]
-    means = mdp.rewards.ravel()
-    for u in np.concatenate([means, np.nextafter(means, 0), rng.random(100)]):
-        rank = np.searchsorted(noise._means, u, side="right")
-        np.testing.assert_array_equal(rank <= table.rewards, u < means)
+        assert network_run.state[0]["streams"][stream] == table_run.state[0]["streams"][stream]
 
 
 def test_the_loop_updates_the_replay_in_place():
-    from cpsrl.networks import loop as scan
+    from cpsrl.networks.loop import Carried, take_steps
+    from cpsrl.networks.table import Table
 
-    spec = BootstrappedDQN(**{**SMALL, "capacity": 12_345})
-    agent = start(spec, RIVER)
-    loop = scan.Loop(agent.ensemble, np.zeros((12_345, 4), np.int32), np.int32(0))
-    n = 10
-    draws = scan.Draws(
-        *(np.zeros(n, kind) for kind in ("i4", "f4", "i4", "f4", "i4")),
-        mask=np.zeros((n, 0), np.int32),
-        rows=np.zeros((n, 4), np.int32),
-    )
-    table = deep.Noise(RIVER).table(agent.features)
-    lowered = scan.take_steps.lower(
-        loop, draws, table, n, 0, 0, 7, noise=0, learning_rate=1e-3, whole_table=True
-    )
-    text = lowered.compile().as_text()
-    assert "s32[12345,4]" in text
-    assert not [line for line in text.splitlines() if "s32[12345,4]" in line and " copy(" in line]
-
-
-def test_an_error_in_a_worker_is_raised_here_and_the_next_call_works():
-    with pytest.raises(AttributeError), workers.worker() as process:
-        process.call("end", 0)
-    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
-
-
-def test_a_lost_worker_is_said_so():
-    process = workers.Worker()
-    process._process.kill()
-    with pytest.raises(RuntimeError, match="worker process ended"):
-        process.call("end", 0)
-
-
-def test_an_idle_worker_that_died_is_replaced():
-    simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1)
-    for idle in workers._free:
-        idle._process.kill()
-        idle._process.wait()
-    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
-
-
-def test_a_worker_leaves_the_current_directory_alone(tmp_path, monkeypatch):
-    for name in ("jax", "queue", "cpsrl"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    process = workers.Worker()
-    with pytest.raises(AttributeError):
-        process.call("end", 0)
-    process.close()
-
-
-def test_a_worker_finds_the_package_where_it_was_found_here(monkeypatch):
-    root = str(Path(cpsrl.__file__).parents[1])
-    monkeypatch.chdir(root)
-    monkeypatch.setattr(sys, "path", ["", *(place for place in sys.path if place != root)])
-    assert workers._environment()["PYTHONPATH"].split(os.pathsep)[0] == root
-
-
-def test_a_worker_whose_parent_is_killed_ends_quietly():
-    program = (
-        "import os, signal, threading, cpsrl\n"
-        "spec = cpsrl.BootstrappedDQN(members=3, hidden=(8,), batch=4, capacity=60)\n"
-        "mdp = cpsrl.environment('riverswim', features='thermometer')\n"
-        "def progress(steps):\n"
-        "    threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
-        "cpsrl.simulate(spec, mdp, 10**9, seeds=1, progress=progress)\n"
-    )
-    reading, writing = os.pipe()
-    parent = subprocess.run([sys.executable, "-c", program], stderr=writing, check=False)
-    os.close(writing)
-    with os.fdopen(reading) as said:
-        # The end comes when the worker, which shares standard error, has ended too.
-        assert "Traceback" not in said.read()
-    assert parent.returncode == -signal.SIGKILL
-
-
-def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(deep, "CACHE", tmp_path / "file/networks")
-    assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
+    run = begun(BootstrappedDQN(**SMALL), RIVER)
+    replay = np.zeros((1_000_000, 4), np.int32)
+    carried = Carried(run.agent.learner, replay, np.int32(0))
+    table, spec = Table(RIVER), run.agent.spec
+    draws, noise = run.agent.draw_steps(10), table.draw(Streams(), 10)
+    lowered = take_steps.lower(
+        carried, draws, noise, table.pure(), 10, 0, 0, 7,
+        belief=spec.belief, objective=spec.objective, learning_rate=1e-3, whole_table=True,
+    )  # fmt: skip
+    used = lowered.compile().memory_analysis()
+    assert used.alias_size_in_bytes >= replay.nbytes
+    assert used.temp_size_in_bytes < replay.nbytes / 10
 
 
 def test_a_table_without_features_is_refused():

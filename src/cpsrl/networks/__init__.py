@@ -4,6 +4,18 @@ JAX is imported by the modules that compute with it, when they are first used.
 """
 
 from cpsrl.networks import run as _run  # noqa: F401 (it enters the loop)
-from cpsrl.networks.agent import DQN, BootstrappedDQN
+from cpsrl.networks.agent import DQN, BootstrappedDQN, ValueSampling
+from cpsrl.networks.belief import NETWORK_BELIEFS, NetworkBelief
+from cpsrl.networks.environment import Environment, EnvironmentSimulator
+from cpsrl.networks.members import Members
 
-__all__ = ["DQN", "BootstrappedDQN"]
+__all__ = [
+    "DQN",
+    "NETWORK_BELIEFS",
+    "BootstrappedDQN",
+    "Environment",
+    "EnvironmentSimulator",
+    "Members",
+    "NetworkBelief",
+    "ValueSampling",
+]

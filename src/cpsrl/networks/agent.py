@@ -1,72 +1,81 @@
-"""Bootstrapped DQN with random resampling: Continuing PSRL's coin over an ensemble of networks.
+"""Posterior sampling over value functions: Continuing PSRL's coin over networks.
 
     for t = 1, 2, ...
-        if X_t = 0: draw a member k uniformly          the same rules as for tables
-        apply A_t = argmax_a Q_k(S_t, a)               `act`
+        if X_t = 0: draw an index z from the belief    the same rules as for tables
+        apply A_t = argmax_a Q_z(S_t, a)               `act`
         observe R_(t+1), S_(t+1); one update           `observe`
 
-(Xu, Dong and Van Roy 2024, section 6, after Osband et al. 2016.) The networks and their loss are
-described in `cpsrl.networks.ensemble`. The target discounts by gamma_t of the step at which the
-current pseudo-episode began. DQN (Mnih et al. 2015) is the setting with one member, no prior
-function, and a random action with probability epsilon.
+(Xu, Dong and Van Roy 2024, section 6, after Osband et al. 2016.) The belief says what the networks
+are and what an index is (`cpsrl.networks.belief`), the objective what their values should be; where
+that is discounted by the rule's gamma_t, t is the step at which the current pseudo-episode began.
 
-The agent sees observations: vectors, or states of a table that has a feature for each. It needs no
-model and no visit counts, so rules that are decided by counts are refused.
+Bootstrapped DQN is the setting with independent networks. DQN (Mnih et al. 2015) is the one with
+one of them, no prior function, and a random action with probability epsilon.
+
+The agent sees observations: vectors, or states of an environment or a table that has an observation
+for each. It needs no model and no visit counts, so rules that are decided by counts are refused.
 """
 
 import importlib.util
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, check_state, described
-from cpsrl.checks import checked_gamma, checked_index, checked_number, checked_whole
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, fitting
+from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.networks.belief import NetworkBelief, checked_belief
+from cpsrl.networks.environment import Environment, check_registered, observe
+from cpsrl.networks.members import Members
+from cpsrl.objectives import Discounted, Objective, checked_objective
 from cpsrl.resampling import Bernoulli, Never, Rule, checked_rule
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes
-from cpsrl.types import Ints
+from cpsrl.types import Bools, Floats, Ints
 
 MOST = 1e18
 """The largest feature or reward: networks compute in float32, where a larger square overflows."""
+
+Problem = TabularMDP | FeatureSizes | Environment
+"""What an agent can be started with. With an MDP or an environment it is shown states; with the
+sizes alone, observations."""
+
+
+COLUMNS = ("observation", "action", "reward", "next_observation", "signature")
+"""What the replay keeps of a transition."""
 
 
 class StepDraws(NamedTuple):
     """What chance decides for the agent in n steps."""
 
-    resample: NDArray[np.bool_]
-    """(n,) whether a new member was drawn"""
-    member: Ints
-    """(n,) the member that acts"""
-    gamma: NDArray[np.float64]
+    resample: Bools
+    """(n,) whether a new index was drawn"""
+    acting: NDArray[Any]
+    """(n, ...) the index of the function that acts"""
+    gamma: Floats
     """(n,) the discount factor of the pseudo-episode"""
     forced: Ints
-    """(n,) an action to take whatever the member says, or -1"""
-    mask: NDArray[np.bool_]
-    """(n, K) which members may learn from the step's transition; (n, 0) if all may"""
+    """(n,) an action to take whatever the networks say, or -1"""
+    signature: NDArray[np.int32]
+    """(n, words) that of the step's transition"""
     rows: Ints
     """(n, B) places in the replay of the minibatch that follows the step"""
+    learning: NDArray[Any] | None
+    """(n, J, ...) the indices of those that learn from it; None for all of a finite belief"""
 
 
-@AGENTS.add("bootstrapped-dqn")
+@AGENTS.add("value-sampling")
 @dataclass(frozen=True)
-class BootstrappedDQN(Agent):
-    """Bootstrapped DQN that draws a new member when a coin says so (Xu et al. 2024, section 6).
-
-    The paper gives gamma = .99 and the coin. Members, masks and prior functions are those of Osband
-    et al. (2016, 2018); the layers are bsuite's, Adam has its authors' constants, and the rest are
-    common settings of DQN that were found to work on RiverSwim.
+class ValueSampling(Agent):
+    """Draw an action-value function from a belief of networks when the rule says so.
 
     Args:
-        gamma: the discount factor (.99 unless the rule has one).
-        rule: when to draw a new member; by default the coin, `Bernoulli(gamma)`.
-        members: K, the size of the ensemble.
-        prior_scale: factor of the prior functions; 0 for none.
-        mask: the probability that a member may learn from a transition.
+        rule: when to draw anew (see `cpsrl.resampling`).
+        objective: `Discounted(gamma=None)`.
+        belief: what the networks are, and what is drawn (see `cpsrl.networks.belief`).
         epsilon: the probability of a random action.
-        hidden: the sizes of the hidden layers.
         learning_rate: of Adam.
         batch: B, the transitions in a minibatch; one minibatch a step.
         target_every: updates from one copy of the weights to the target networks to the next.
@@ -74,13 +83,10 @@ class BootstrappedDQN(Agent):
         label: what to call the agent in tables and figures.
     """
 
-    gamma: float | None = None
-    rule: Rule | None = None
-    members: int = 10
-    prior_scale: float = 10.0
-    mask: float = 1.0
+    rule: Rule = field(default_factory=Bernoulli)
+    objective: Objective = field(default_factory=Discounted)
+    belief: NetworkBelief = field(default_factory=Members)
     epsilon: float = 0.0
-    hidden: tuple[int, ...] = (50, 50)
     learning_rate: float = 1e-3
     batch: int = 32
     target_every: int = 100
@@ -90,47 +96,46 @@ class BootstrappedDQN(Agent):
     packages: ClassVar[tuple[str, ...]] = ("jax", "jaxlib", "optax")
 
     def __post_init__(self) -> None:
-        rule = Bernoulli(gamma=self.gamma) if self.rule is None else checked_rule(self.rule)
+        rule, objective = checked_rule(self.rule), checked_objective(self.objective)
+        checked_belief(self.belief)
         if rule.needs_counts:
             raise ValueError(
                 f"the rule {rule.label!r} is decided by visit counts of state-action pairs, and an "
-                "ensemble of networks has none; choose one that does not look at the data, such as "
+                "agent with networks has none; choose one that does not look at the data, such as "
                 "bernoulli"
             )
-        gamma: float | None = getattr(rule, "gamma", None)
-        if not rule.has_gamma:
-            gamma = checked_gamma(0.99 if self.gamma is None else self.gamma)
-        elif self.gamma not in (None, gamma):
-            raise ValueError(f"gamma is {self.gamma}, but the rule has its own: {rule.label}")
-        for name in ("members", "batch", "target_every", "capacity"):
+        objective.target(0.0, 0.0, 0.0)  # raises where networks cannot learn it
+        if objective.discounts and objective.gamma is None and not rule.has_gamma:
+            raise ValueError(
+                f"the rule {rule.label!r} has no gamma to discount by: give Discounted(gamma)"
+            )
+        for name in ("batch", "target_every", "capacity"):
             object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
-        hidden = self.hidden if isinstance(self.hidden, list | tuple) else (self.hidden,)
-        hidden = tuple(checked_whole("a hidden layer's size", size, 1) for size in hidden)
-        checked_number("prior_scale", self.prior_scale, 0)
-        checked_number("mask", self.mask, 0, 1)
         checked_number("epsilon", self.epsilon, 0, 1)
         checked_number("learning_rate", self.learning_rate, 0)
-        label = self.label or f"Bootstrapped DQN, {rule.label}"
-        kept = {"rule": rule, "gamma": gamma, "hidden": hidden, "label": label}
-        for name, value in kept.items():
-            object.__setattr__(self, name, value)
+        if not self.label:
+            object.__setattr__(self, "label", self._own_label())
 
-    def resolve(self, problem: "TabularMDP | FeatureSizes", steps: int | None) -> "BootstrappedDQN":
+    def _own_label(self) -> str:
+        """Return what the agent is called where its user gives it no label."""
+        apart = self.rule.has_gamma and self.objective.gamma is not None
+        ending = f", {self.objective.label}" if apart else ""
+        return f"{self.belief.label}, {self.rule.label}{ending}"
+
+    def resolve(self, problem: Problem, steps: int | None) -> "ValueSampling":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        assert self.rule is not None
         pairs = problem.rewards.size if isinstance(problem, TabularMDP) else None
         rule = self.rule.resolve(pairs, steps)
-        given = self.label != f"Bootstrapped DQN, {self.rule.label}"
-        return replace(self, rule=rule, label=self.label if given else "")
+        return replace(self, rule=rule, label="" if self.label == self._own_label() else self.label)
 
-    def check(self, problem: "TabularMDP | FeatureSizes") -> None:
+    def check(self, problem: Problem) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
-        if isinstance(problem, FeatureSizes):
+        if isinstance(problem, FeatureSizes | Environment):
             return
         if not isinstance(problem, TabularMDP):
             raise ValueError(
-                f"{self.label} learns from observations: start it with a table that has features "
-                f"or with FeatureSizes(n_features, n_actions), not {problem!r}"
+                f"{self.label} learns from observations: start it with a table that has features, "
+                f"an Environment, or FeatureSizes(n_features, n_actions), not {problem!r}"
             )
         if problem.features is None:
             raise ValueError(
@@ -144,7 +149,7 @@ class BootstrappedDQN(Agent):
                 f"{largest:g}: they must be at most {MOST:g}"
             )
 
-    def start(self, problem: "TabularMDP | FeatureSizes", streams: Streams) -> "EnsembleAgent":
+    def start(self, problem: Problem, streams: Streams) -> "ValueSamplingAgent":
         """Return a live agent."""
         self.check(problem)
         for package in ("jax", "optax"):
@@ -153,7 +158,67 @@ class BootstrappedDQN(Agent):
                     f"{self.label} needs JAX and optax, and there is no {package} here: "
                     "pip install 'cpsrl[deep]'"
                 )
-        return EnsembleAgent(self, problem, streams)
+        return ValueSamplingAgent(self, problem, streams)
+
+
+@AGENTS.add("bootstrapped-dqn")
+def BootstrappedDQN(
+    gamma: float | None = None,
+    rule: Rule | None = None,
+    objective: Objective | None = None,
+    members: int = 10,
+    prior_scale: float = 10.0,
+    mask: float = 1.0,
+    epsilon: float = 0.0,
+    hidden: tuple[int, ...] = (50, 50),
+    learning_rate: float = 1e-3,
+    batch: int = 32,
+    target_every: int = 100,
+    capacity: int = 100_000,
+    label: str = "",
+) -> ValueSampling:
+    """Bootstrapped DQN that draws a new member when a coin says so (Xu et al. 2024, section 6).
+
+    The paper gives gamma = .99 and the coin. Members, masks and prior functions are those of Osband
+    et al. (2016, 2018); the layers are bsuite's, Adam has its authors' constants, and the rest are
+    common settings of DQN that were found to work on RiverSwim.
+
+    Args:
+        gamma: short for the coin `Bernoulli(gamma)`, which also gives the discount factor (.99);
+            with a rule that has no gamma, short for `Discounted(gamma)`.
+        rule: when to draw a new member.
+        objective: what to learn; by default the return discounted by the rule's gamma.
+        members: K, the size of the ensemble.
+        prior_scale: factor of the prior functions; 0 for none.
+        mask: the probability that a member may learn from a transition.
+        epsilon: the probability of a random action.
+        hidden: the sizes of the hidden layers.
+        learning_rate: of Adam.
+        batch: B, the transitions in a minibatch; one minibatch a step.
+        target_every: updates from one copy of the weights to the target networks to the next.
+        capacity: transitions in the replay, after which the oldest are overwritten.
+        label: what to call the agent in tables and figures.
+    """
+    if rule is None:
+        rule = Bernoulli(gamma=gamma)
+    elif checked_rule(rule).has_gamma:
+        if gamma not in (None, getattr(rule, "gamma", None)):
+            raise ValueError(f"gamma is {gamma}, but the rule has its own: {rule.label}")
+    elif objective is None:
+        objective = Discounted(0.99 if gamma is None else gamma)
+    elif gamma is not None:
+        raise ValueError(f"gamma is {gamma}, and the objective is given: {objective!r}")
+    return ValueSampling(
+        rule=rule,
+        objective=Discounted() if objective is None else objective,
+        belief=Members(members, prior_scale, mask, hidden),
+        epsilon=epsilon,
+        learning_rate=learning_rate,
+        batch=batch,
+        target_every=target_every,
+        capacity=capacity,
+        label=label,
+    )
 
 
 @AGENTS.add("dqn")
@@ -166,7 +231,7 @@ def DQN(
     target_every: int = 100,
     capacity: int = 100_000,
     label: str = "DQN",
-) -> BootstrappedDQN:
+) -> ValueSampling:
     """DQN (Mnih et al. 2015): one network without a prior, and a random action now and then.
 
     Args:
@@ -194,44 +259,41 @@ def DQN(
     )
 
 
-class EnsembleAgent(LiveAgent):
-    """A live agent: `act` and `observe` on vectors, or on states of a table with features.
+class ValueSamplingAgent(LiveAgent):
+    """A live agent: `act` and `observe` on states or observations (see `Problem`).
 
-    To look at: `ensemble`, the networks; `member`, the one that acts; `step`, the number of the
-    step about to be taken.
+    To look at: `learner`, the networks; `index` `(1, ...)`, that of the function that acts; `step`,
+    the number of the step about to be taken.
     """
 
-    def __init__(
-        self, spec: BootstrappedDQN, problem: TabularMDP | FeatureSizes, streams: Streams
-    ) -> None:
-        from cpsrl.networks import ensemble as networks
+    kept = ("step", "resamples", "index", "gamma")
 
-        self._networks = networks
+    def __init__(self, spec: ValueSampling, problem: Problem, streams: Streams) -> None:
+        from cpsrl.networks import learner
+
+        self._learning = learner
+        self.spec = spec.resolve(problem, None)
+        self.streams = streams
         self.features: NDArray[np.float32] | None = None
-        form: tuple[int, ...] = ()
+        self._environment = problem if isinstance(problem, Environment) else None
+        if self._environment is not None:
+            check_registered(self._environment)
         if isinstance(problem, TabularMDP):
             assert problem.features is not None  # by `check`
             self.features = problem.features.astype(np.float32)
             n_features = problem.features.shape[1]
         else:
             n_features = problem.n_features
-            form = (n_features,)
-        self.spec = spec.resolve(problem, None)
-        self.n_features, self.n_actions = n_features, problem.n_actions
-        self.streams = streams
-        sizes = (n_features, *spec.hidden, problem.n_actions)
-        self.ensemble = networks.initialise(streams.model, spec.members, sizes, spec.prior_scale)
-        n, kind = spec.capacity, np.float32 if form else np.int32
-        self.replay: dict[str, NDArray[Any]] = {
-            "observation": np.zeros((n, *form), kind),
-            "action": np.zeros(n, np.int32),
-            "reward": np.zeros(n, np.float32),
-            "next_observation": np.zeros((n, *form), kind),
-            "mask": np.zeros((n, spec.members if spec.mask < 1 else 0), np.bool_),
-        }
+        self.sizes = FeatureSizes(n_features, problem.n_actions)
+        belief = spec.belief
+        self.learner = learner.new_learner(belief, streams.model, n_features, problem.n_actions)
+        observation: Any = np.int32 if self.features is not None else (np.float32, (n_features,))
+        words = belief.signatures(np.zeros((1, belief.uniforms))).shape[1]
+        kinds: Any = (observation, np.int32, np.float32, observation, (np.int32, (words,)))
+        self.replay = np.zeros(spec.capacity, list(zip(COLUMNS, kinds, strict=True)))
         self.step = 1
         self.resamples = 0
-        self.member = 0
+        self.index = np.zeros_like(belief.draw_index(np.random.default_rng(0), 1))
         self.gamma = 0.0
         self._draws: StepDraws | None = None
 
@@ -242,96 +304,93 @@ class EnsembleAgent(LiveAgent):
 
     def act(self, observation: Any) -> int:
         """Return the action on `observation`; the same one until `observe` moves time on."""
-        x = self._vector("observation", observation)
+        x = self._vectors(self._seen("observation", observation))
         draws = self._tick()
         if draws.forced[0] >= 0:
             return int(draws.forced[0])
-        return int(self._networks.greedy(self.ensemble, draws.member[0], x))
+        return int(self._learning.greedy(self.learner, draws.acting[0], x, self.spec.belief))
 
     def observe(self, observation: Any, action: int, reward: float, next_observation: Any) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self._vector("observation", observation)
-        self._vector("next observation", next_observation)
-        action = checked_index("action", action, self.n_actions)
-        reward = checked_number("reward", reward, -MOST, MOST)
+        entry = (
+            self._seen("observation", observation),
+            checked_index("action", action, self.sizes.n_actions),
+            checked_number("reward", reward, -MOST, MOST),
+            self._seen("next observation", next_observation),
+        )
         draws = self._tick()
-        replay, place = self.replay, (self.step - 1) % self.spec.capacity
-        entry = (observation, action, reward, next_observation, draws.mask[0])
-        for column, value in zip(replay.values(), entry, strict=True):
-            column[place] = value
+        self.replay[(self.step - 1) % self.spec.capacity] = (*entry, draws.signature[0])
         self._learn(draws)
         self._draws = None
         if self.step % self.spec.target_every == 0:
-            self.ensemble = self.ensemble._replace(target=self.ensemble.online)
+            self.learner = self.learner._replace(target=self.learner.online)
         self.step += 1
 
     def draw_steps(self, n: int) -> StepDraws:
-        """Draw what chance decides in the n steps to come, and make the last member the current.
+        """Draw what chance decides in the n steps to come, and make the last index the current.
 
         Minibatches are drawn with replacement from what the replay holds after each step.
         """
-        spec, streams = self.spec, self.streams
-        assert spec.rule is not None
+        spec, streams, belief = self.spec, self.streams, self.spec.belief
         resample, gamma = spec.rule.arrays(self.step, n, streams.rule)
-        if not spec.rule.has_gamma:
-            gamma = np.full(n, spec.gamma)
         drawn = np.flatnonzero(resample)
         begun = np.searchsorted(drawn, np.arange(n), side="right")
-        new = (streams.belief.random(len(drawn)) * spec.members).astype(np.int64)
-        member = np.concatenate([[self.member], new])[begun]
-        gamma = np.concatenate([[self.gamma], gamma[drawn]])[begun]
-        self.member, self.gamma = int(member[-1]), float(gamma[-1])
+        gammas = [spec.objective.planning_gamma(float(own)) for own in gamma[drawn]]
+        index = np.concatenate([self.index, belief.draw_index(streams.belief, len(drawn))])[begun]
+        gamma = np.array([self.gamma, *gammas])[begun]
+        self.index, self.gamma = index[-1:].copy(), float(gamma[-1])
         self.resamples += len(drawn)
 
         forced = np.full(n, -1)
         if spec.epsilon > 0:
             u = streams.action.random(n) / spec.epsilon
-            forced[u < 1] = (u[u < 1] * self.n_actions).astype(np.int64)
+            forced[u < 1] = (u[u < 1] * self.sizes.n_actions).astype(np.int64)
 
-        n_masks = self.replay["mask"].shape[1]
-        u = streams.model.random((n, n_masks + spec.batch))
+        u = streams.model.random((n, belief.uniforms + spec.batch))
+        of_belief, of_rows = u[:, : belief.uniforms], u[:, belief.uniforms :]
         held = np.minimum(np.arange(self.step, self.step + n), spec.capacity)
-        rows = (u[:, n_masks:] * held[:, None]).astype(np.int64)
-        return StepDraws(resample, member, gamma, forced, u[:, :n_masks] < spec.mask, rows)
+        rows = (of_rows * held[:, None]).astype(np.int64)
+        signature, learning = belief.signatures(of_belief), belief.update_indices(of_belief)
+        return StepDraws(resample, index, gamma, forced, signature, rows, learning)
+
+    def packed_replay(self) -> NDArray[np.int32]:
+        """Return what the replay holds, a row of words each."""
+        held = self.replay[: self.held]
+        return held.view(np.int32).reshape(len(held), held.itemsize // 4)
+
+    def unpack_replay(self, packed: NDArray[np.int32]) -> None:
+        """Put rows of words back into the replay."""
+        rows = np.ascontiguousarray(packed).view(self.replay.dtype)
+        self.replay[: len(rows)] = rows[:, 0]
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here."""
-        return {
-            "ensemble": self._networks.ensemble_state(self.ensemble),
-            "replay": {name: column[: self.held].copy() for name, column in self.replay.items()},
-            "step": self.step,
-            "resamples": self.resamples,
-            "member": self.member,
-            "gamma": self.gamma,
+        held = self.replay[: self.held]
+        return super().state() | {
+            "learner": self._learning.learner_state(self.learner),
+            "replay": {name: held[name].copy() for name in COLUMNS},
             "draws": None if self._draws is None else self._draws._asdict(),
-            "spec": described(self.spec),
-            "streams": self.streams.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(
-            state, self.spec, "ensemble", "replay", "step", "resamples", "member", "gamma", "draws"
-        )
-        step = checked_whole("the stored step", state["step"], 1)
-        resamples = checked_whole("the stored number of resamplings", state["resamples"])
-        member = checked_index("the stored member", state["member"], self.spec.members)
-        held = min(step - 1, self.spec.capacity)
-        for name, column in self.replay.items():
-            stored = np.asarray(state["replay"].get(name))
-            if stored.shape != column[:held].shape or stored.dtype != column.dtype:
-                raise ValueError(
-                    f"the stored replay's {name} does not fit: {stored.dtype} {stored.shape}, not "
-                    f"{column.dtype} {column[:held].shape}"
-                )
-        ensemble = self._networks.restored_ensemble(state["ensemble"], self.ensemble)
-        self.streams.restore(state["streams"])
-        self.ensemble = ensemble
-        for name, column in self.replay.items():
-            column[:held] = state["replay"][name]
-        self.step, self.resamples = step, resamples
-        self.member, self.gamma = member, float(state["gamma"])
-        self._draws = None if state["draws"] is None else StepDraws(**state["draws"])
+    def check_sound(self, values: dict[str, Any]) -> None:
+        """Raise a ValueError if the step or the index to restore is impossible."""
+        if values["step"] < 1 or not self.spec.belief.is_index(values["index"]):
+            raise ValueError("the stored step or index is damaged: it has impossible numbers")
+
+    def restore_parts(self, state: dict[str, Any]) -> None:
+        """Restore networks and replay; raise, and change nothing, if they do not fit."""
+        if missing := {"learner", "replay", "draws"} - state.keys():
+            raise ValueError(f"the stored state lacks {', '.join(sorted(missing))}")
+        held = min(state["step"] - 1, self.spec.capacity)
+        mine = self.replay[:held]
+        stored = fitting(state["replay"], {name: mine[name] for name in COLUMNS})
+        draws = state["draws"]
+        if draws is not None and draws.keys() != set(StepDraws._fields):
+            raise ValueError(f"the stored draws do not fit: they are {', '.join(draws)}")
+        self.learner = self._learning.restored_learner(state["learner"], self.learner)
+        for name, column in stored.items():
+            self.replay[name][:held] = column
+        self._draws = None if draws is None else StepDraws(**draws)
 
     def _tick(self) -> StepDraws:
         """Draw, once a step, what chance decides in it."""
@@ -340,21 +399,34 @@ class EnsembleAgent(LiveAgent):
         return self._draws
 
     def _learn(self, draws: StepDraws) -> None:
-        rows = draws.rows[0]
-        picked = {name: column[rows] for name, column in self.replay.items()}
-        x, next_x = picked["observation"], picked["next_observation"]
-        if self.features is not None:
-            x, next_x = self.features[x], self.features[next_x]
-        each = np.arange(len(rows))
-        mask = picked["mask"].astype(np.float32) if self.spec.mask < 1 else np.float32(1)
-        batch = self._networks.Batch(each, picked["action"], picked["reward"], each, mask)
-        gamma, rate = np.float32(draws.gamma[0]), self.spec.learning_rate
-        self.ensemble = self._networks.learn(self.ensemble, x, next_x, batch, gamma, rate)
+        picked = self.replay[draws.rows[0]]
+        each = np.arange(len(picked))
+        batch = self._learning.Batch(
+            each, picked["action"], picked["reward"], each, picked["signature"]
+        )
+        self.learner = self._learning.learn(
+            self.learner,
+            self._vectors(picked["observation"]),
+            self._vectors(picked["next_observation"]),
+            batch,
+            np.float32(draws.gamma[0]),
+            None if draws.learning is None else draws.learning[0],
+            self.spec.belief,
+            self.spec.objective,
+            self.spec.learning_rate,
+        )
 
-    def _vector(self, what: str, observation: Any) -> NDArray[np.float32]:
+    def _seen(self, what: str, given: Any) -> Any:
+        """Return what the replay keeps of what is shown: a state's number, or a vector."""
         if self.features is not None:
-            return np.asarray(self.features[checked_index(what, observation, len(self.features))])
-        x = FeatureSizes(self.n_features, self.n_actions).checked(what, observation)
+            return checked_index(what, given, len(self.features))
+        if self._environment is not None:
+            given = observe(self._environment, given)
+        x = self.sizes.checked(what, given)
         if np.abs(x).max() > MOST:
-            raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {observation!r}")
+            raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {given!r}")
         return x
+
+    def _vectors(self, seen: Any) -> NDArray[np.float32]:
+        """Return the observations that the replay keeps as `seen`."""
+        return np.asarray(seen if self.features is None else self.features[seen])

@@ -1,20 +1,22 @@
-"""The compiled loop of an ensemble on a table with features: a chunk of steps in one call.
+"""The compiled loop of networks in an environment of pure functions: many steps in one call.
 
-The table has S observations, the rows of `features` (S, N), so a transition is kept as the numbers
-of its states. Everything random was drawn beforehand (see `cpsrl.networks.run`) and comes in as
-plain arrays, one entry a step.
+Belief, objective and environment are parts that it is given. Everything random was drawn beforehand
+(see `cpsrl.networks.run`) and comes in as plain arrays, one entry a step.
 
-If S is small the members are evaluated on all S observations once a step. That one pass serves the
-action and, its rows being gathered by state, the minibatch; the gradient is the minibatch's, since
-that of a gather is a sum over equal rows. The priors and the target networks, which do not change
-from step to step, are evaluated on all S observations once a call and once a copy. If S is large
-the action and the minibatch are evaluated on the observations they need, as the live agent does.
+If the environment is a table of S observations, a transition is kept as the numbers of its states.
+If S is small, too, and the belief finite, the networks are evaluated on all S observations once a
+step. That one pass serves the action and, its rows being gathered by state, the minibatch; the
+gradient is the minibatch's, since that of a gather is a sum over equal rows. The priors and the
+target networks, which do not change from step to step, are evaluated on all S observations once a
+call and once a copy. Otherwise the action and the minibatch are evaluated on the observations they
+need, as the live agent does.
 
 Whether a stretch of steps is taken in one call or in several does not change a bit of it: the
 number of steps is data, not a constant of the compiled code, and whatever is derived from the
 state is derived at one place of it.
 """
 
+import sys
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,201 +25,219 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cpsrl.mdp.simulator import BERNOULLI
-from cpsrl.networks.ensemble import Batch, Ensemble, descend, greedy, learn, td_loss, values
+from cpsrl.networks.agent import StepDraws
+from cpsrl.networks.belief import NetworkBelief
+from cpsrl.networks.environment import Environment
+from cpsrl.networks.learner import Batch, Learner, descend, greedy, learn, td_loss
+from cpsrl.objectives import Objective
 
 
-class Table(NamedTuple):
-    """The environment, float32 and int32.
-
-    Uniform variates come as ranks and are compared with levels, in whole numbers, so that the next
-    states and Bernoulli rewards are those of `mdp.draw_next` and `mdp.draw_reward`.
-    """
-
-    features: Any
-    """(S, N)"""
-    successors: Any
-    """(S*A, W), the possible next states of row s*A + a, padded"""
-    levels: Any
-    """(S*A, W - 1): successor j is passed over if its level is below the variate's rank"""
-    rewards: Any
-    """(S*A,) mean rewards; where rewards are Bernoulli, levels for the variate's rank"""
-    deviations: Any
-    """(S*A,) standard deviations of Gaussian rewards"""
-
-
-class Draws(NamedTuple):
-    """What chance decides in a chunk of n steps, float32 and int32."""
-
-    next_rank: Any
-    """(n,) the rank of the uniform that decides the next state"""
-    reward_noise: Any
-    """(n,) a standard normal, or the rank of a uniform where rewards are Bernoulli"""
-    member: Any
-    """(n,) the member that acts"""
-    gamma: Any
-    """(n,) the discount factor of the pseudo-episode"""
-    forced: Any
-    """(n,) an action to take whatever the member says, or -1"""
-    mask: Any
-    """(n, words) bit k % 32 of word k // 32 is member k's mask; no words if all masks are 1"""
-    rows: Any
-    """(n, B) places in the replay of the minibatch"""
-
-
-class Loop(NamedTuple):
+class Carried(NamedTuple):
     """What a run carries from step to step."""
 
-    ensemble: Ensemble
+    learner: Learner
     replay: Any
-    """(capacity, 4 + words) int32: state, action, the reward's bits, next state, masks. XLA
+    """(capacity, w + 2 + w + words) int32: observation, action, the reward's bits, next
+    observation, signature. An observation is a state's number or the bits of N float32. XLA
     updates one such array in place, but copied several at every step."""
     state: Any
-    """()"""
+    """the environment's"""
 
 
-@partial(jax.jit, static_argnames=("noise", "learning_rate", "whole_table"), donate_argnums=0)
+class Taken(NamedTuple):
+    """What was done in n steps, (n,) each."""
+
+    actions: Any
+    states: Any = None
+    """where the environment is a table"""
+    rewards: Any = None
+    """where it is not"""
+
+
+@partial(
+    jax.jit,
+    static_argnames=("belief", "objective", "learning_rate", "whole_table"),
+    donate_argnums=0,
+)
 def take_steps(
-    loop: Loop,
-    draws: Draws,
-    table: Table,
+    carried: Carried,
+    draws: StepDraws,
+    noise: Any,
+    environment: Environment,
     n: Any,
     slot: Any,
     age: Any,
     target_every: Any,
     *,
-    noise: int,
+    belief: NetworkBelief,
+    objective: Objective,
     learning_rate: float,
     whole_table: bool,
-) -> tuple[Loop, Any, Any]:
-    """Take the first `n` steps of a chunk; return the loop, and the states and actions.
+) -> tuple[Carried, Taken]:
+    """Take the first `n` of the steps that were drawn.
 
     Args:
-        loop: where the run stands.
-        draws: the chunk's random numbers.
-        table: the environment.
+        carried: where the run stands.
+        draws: what chance decides for the agent, (m, ...) each, m >= n.
+        noise: what it decides for the environment, likewise.
+        environment: the environment's pure functions.
         n: how many steps to take.
         slot: the place in the replay of the first step.
         age: how many updates ago the target was copied.
         target_every: updates from one copy to the next.
-        noise: the kind of reward noise (`TabularMDP.noise_code`).
+        belief: what the networks are.
+        objective: what they learn.
         learning_rate: of Adam.
-        whole_table: whether to evaluate all S observations at once.
+        whole_table: whether to evaluate all S observations of a table at once.
     """
-    n_actions = table.rewards.shape[0] // table.features.shape[0]
-    prior_q = values(loop.ensemble.prior, table.features) if whole_table else None
+    table = environment.table()
+    x = table if whole_table else None
+    prior_q = belief.prior_outputs(carried.learner.prior, None, x) if whole_table else None
 
-    def step(t: Any, target_value: Any, loop: Loop) -> tuple[Loop, Any]:
-        ensemble, replay, state = loop
+    def step(t: Any, target_value: Any, carried: Carried) -> tuple[Carried, Taken]:
+        learner, replay, state = carried
         if whole_table:
-            q, pull_back = jax.vjp(lambda w: values(w, table.features), ensemble.online)
+            q, pull_back = jax.vjp(lambda w: belief.outputs(w, None, x), learner.online)
             q = q + prior_q
-            choice = jnp.argmax(q[draws.member[t], state])
+            choice = jnp.argmax(q[draws.acting[t], state])
         else:
-            choice = greedy(ensemble, draws.member[t], table.features[state])
+            seen = environment.observation(state) if table is None else table[state]
+            choice = greedy(learner, draws.acting[t], seen, belief)
         forced = draws.forced[t]
         action = jnp.where(forced < 0, choice, forced).astype(jnp.int32)
-        reward, next_state = _respond(table, draws, t, noise, state * n_actions + action)
-        reward_bits = lax.bitcast_convert_type(reward, jnp.int32)
-        entry = jnp.stack([state, action, reward_bits, next_state])
-        entry = jnp.concatenate([entry, draws.mask[t]])
+        noise_t = jax.tree.map(lambda values: values[t], noise)
+        reward, next_state = environment.step(state, action, noise_t)
+        reward = jnp.asarray(reward, jnp.float32)
+        parts = (
+            _words(environment, state),
+            jnp.stack([action, lax.bitcast_convert_type(reward, jnp.int32)]),
+            _words(environment, next_state),
+            draws.signature[t],
+        )
         place = jnp.remainder(slot + t, replay.shape[0])
-        replay = lax.dynamic_update_slice(replay, entry[None], (place, jnp.int32(0)))
-        batch = _batch(replay[draws.rows[t]], ensemble.online["b0"].shape[0])
+        entry = jnp.concatenate(parts)[None]
+        replay = lax.dynamic_update_slice(replay, entry, (place, jnp.int32(0)))
+        observed, batch = _batch(replay[draws.rows[t]], len(parts[0]))
+        indices = None if draws.learning is None else draws.learning[t]
+        how = (draws.gamma[t], indices, belief, objective)
         if whole_table:
-            (gradient,) = pull_back(jax.grad(td_loss)(q, target_value, batch, draws.gamma[t]))
-            ensemble = descend(ensemble, gradient, learning_rate)
+            batch = batch._replace(row=observed[0][:, 0], next_row=observed[1][:, 0])
+            slope = jax.grad(td_loss)(q, target_value, batch, *how)
+            learner = descend(learner, pull_back(slope)[0], learning_rate)
         else:
-            x, next_x = table.features[batch.row], table.features[batch.next_row]
-            each = jnp.arange(x.shape[0])
-            batch = batch._replace(row=each, next_row=each)
-            ensemble = learn(ensemble, x, next_x, batch, draws.gamma[t], learning_rate)
-        return Loop(ensemble, replay, next_state), action
+            seen, seen_next = (_observations(table, words) for words in observed)
+            learner = learn(learner, seen, seen_next, batch, *how, learning_rate)
+        told = Taken(action, rewards=reward) if table is None else Taken(action, state)
+        return Carried(learner, replay, next_state), told
 
-    def until_copy(carry: Any) -> Any:
+    def until_copy(so_far: Any) -> Any:
         """Take steps until the target is copied, or to the end."""
-        t, age, loop, states, actions = carry
+        t, age, carried, taken = so_far
         target_value = None
         if whole_table:
-            target_q = values(loop.ensemble.target, table.features) + prior_q
+            target_q = belief.outputs(carried.learner.target, None, x) + prior_q
             target_value = jnp.max(target_q, -1)
 
-        def body(t: Any, carry: Any) -> Any:
-            loop, states, actions = carry
-            states = states.at[t].set(loop.state)
-            loop, action = step(t, target_value, loop)
-            return loop, states, actions.at[t].set(action)
+        def body(t: Any, so_far: Any) -> Any:
+            carried, taken = so_far
+            carried, told = step(t, target_value, carried)
+            return carried, jax.tree.map(lambda all, new: all.at[t].set(new), taken, told)
 
         last = jnp.minimum(n, t + target_every - age)
-        loop, states, actions = lax.fori_loop(t, last, body, (loop, states, actions))
+        carried, taken = lax.fori_loop(t, last, body, (carried, taken))
         age += last - t
         copy = age == target_every
-        ensemble = loop.ensemble
+        learner = carried.learner
         target = jax.tree.map(
-            lambda new, old: jnp.where(copy, new, old), ensemble.online, ensemble.target
+            lambda new, old: jnp.where(copy, new, old), learner.online, learner.target
         )
-        loop = loop._replace(ensemble=ensemble._replace(target=target))
-        return last, jnp.where(copy, 0, age), loop, states, actions
+        carried = carried._replace(learner=learner._replace(target=target))
+        return last, jnp.where(copy, 0, age), carried, taken
 
-    blank = jnp.zeros(draws.member.shape, jnp.int32)
-    carry = (jnp.int32(0), age, loop, blank, blank)
-    _, _, loop, states, actions = lax.while_loop(lambda c: c[0] < n, until_copy, carry)
-    return loop, states, actions
-
-
-def _respond(table: Table, draws: Draws, t: Any, noise: int, row: Any) -> tuple[Any, Any]:
-    """Return the environment's reward and next state for row s*A + a."""
-    passed = jnp.sum(table.levels[row] < draws.next_rank[t])
-    variate = draws.reward_noise[t]
-    if noise == BERNOULLI:
-        reward = (variate <= table.rewards[row]).astype(jnp.float32)
-    else:
-        reward = table.rewards[row] + table.deviations[row] * variate
-    return reward, table.successors[row, passed]
+    blank = jnp.zeros(draws.forced.shape, jnp.int32)
+    numbers = blank.astype(jnp.float32)
+    taken = Taken(blank, rewards=numbers) if table is None else Taken(blank, blank)
+    so_far = (jnp.int32(0), age, carried, taken)
+    *_, carried, taken = lax.while_loop(lambda c: c[0] < n, until_copy, so_far)
+    return carried, taken
 
 
-def _batch(entries: Any, members: int) -> Batch:
-    """Return the transitions of some rows of the replay, states standing for observations."""
-    state, action, reward_bits, next_state = entries[:, :4].T
-    mask: Any = jnp.float32(1)
-    if entries.shape[1] > 4:
-        k = jnp.arange(members)
-        mask = ((entries[:, 4 + k // 32] >> (k % 32)) & 1).astype(jnp.float32)
-    reward = lax.bitcast_convert_type(reward_bits, jnp.float32)
-    return Batch(state, action, reward, next_state, mask)
+def _words(environment: Environment, state: Any) -> Any:
+    """Return the observation in `state` as the replay keeps it, (w,)."""
+    if environment.table() is not None:
+        return state[None]
+    x = jnp.asarray(environment.observation(state), jnp.float32)
+    return lax.bitcast_convert_type(x, jnp.int32)
+
+
+def _observations(table: Any, words: Any) -> Any:
+    """Return the observations (B, N) that the replay keeps as `words` (B, w)."""
+    if table is not None:
+        return table[words[:, 0]]
+    return lax.bitcast_convert_type(words, jnp.float32)
+
+
+def _batch(entries: Any, width: int) -> tuple[tuple[Any, Any], Batch]:
+    """Return observations and next observations of some rows of the replay, and the rest of them.
+
+    Every transition is taken to have a row of its own.
+    """
+    ends = (width, width + 1, width + 2, 2 * width + 2)
+    observed, action, bits, following, signature = jnp.split(entries, ends, axis=1)
+    each = jnp.arange(len(entries))
+    reward = lax.bitcast_convert_type(bits[:, 0], jnp.float32)
+    return (observed, following), Batch(each, action[:, 0], reward, each, signature)
 
 
 class Session:
-    """A run in a worker process: its arrays stay there from chunk to chunk."""
+    """A run in a worker process: its arrays stay there from call to call."""
+
+    def look_in(self, path: list[str]) -> None:
+        """Look for modules in these places too, after all others."""
+        sys.path += [place for place in path if place not in sys.path]
 
     def begin(
-        self, loop: Loop, capacity: int, table: Table, target_every: int, settings: dict[str, Any]
+        self,
+        carried: Carried,
+        capacity: int,
+        environment: Environment,
+        target_every: int,
+        settings: dict[str, Any],
     ) -> None:
         """Take over a run where it stands.
 
         Args:
-            loop: the run, with the rows of the replay that are filled.
+            carried: the run, with the rows of the replay that are filled.
             capacity: how many rows the replay has.
-            table: the environment.
+            environment: the environment's pure functions.
             target_every: updates from one copy of the target to the next.
             settings: the static arguments of `take_steps`.
         """
-        room = capacity - len(loop.replay)
-        loop = loop._replace(replay=np.pad(loop.replay, ((0, room), (0, 0))))
-        self._loop = jax.tree.map(jnp.array, loop)
-        self._table = jax.tree.map(jnp.array, table)
+        room = capacity - len(carried.replay)
+        carried = carried._replace(replay=np.pad(carried.replay, ((0, room), (0, 0))))
+        self._carried = jax.tree.map(jnp.array, carried)
+        self._environment = jax.tree.map(jnp.array, environment)
         self._target_every = target_every
         self._settings = settings
 
-    def steps(self, draws: Draws, n: int, slot: int, age: int) -> tuple[Any, Any]:
-        """Take `n` steps; return the states and actions (n,)."""
-        self._loop, states, actions = take_steps(
-            self._loop, draws, self._table, n, slot, age, self._target_every, **self._settings
+    def steps(self, draws: StepDraws, noise: Any, n: int, slot: int, age: int) -> Taken:
+        """Take `n` steps; return what was done in them."""
+        self._carried, taken = take_steps(
+            self._carried,
+            draws,
+            noise,
+            self._environment,
+            n,
+            slot,
+            age,
+            self._target_every,
+            **self._settings,
         )
-        return np.asarray(states)[:n], np.asarray(actions)[:n]
+        told: Taken = jax.tree.map(lambda column: np.asarray(column)[:n], taken)
+        return told
 
-    def end(self, held: int) -> Loop:
+    def end(self, held: int) -> Carried:
         """Give the run back, with the first `held` rows of the replay."""
-        loop: Loop = jax.tree.map(np.asarray, self._loop)
-        del self._loop
-        return loop._replace(replay=loop.replay[:held])
+        carried: Carried = jax.tree.map(np.asarray, self._carried)
+        del self._carried
+        return carried._replace(replay=carried.replay[:held])

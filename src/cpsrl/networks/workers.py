@@ -11,9 +11,11 @@ interpreter, not a fork, and ends when the pipe to its parent is closed.
 import atexit
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -34,7 +36,7 @@ _lock = threading.Lock()
 
 
 class Worker:
-    """A process that performs the methods of a `scan.Session`."""
+    """A process that performs the methods of a `loop.Session`."""
 
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
@@ -90,6 +92,17 @@ def worker() -> Iterator[Worker]:
         _free.append(one)
 
 
+def check_importable(part: Any) -> None:
+    """Raise a ValueError if the class of `part` is where no worker can find it."""
+    kind = type(part)
+    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
+        raise ValueError(
+            f"{kind.__name__} is defined in {kind.__module__!r} as {kind.__qualname__}, and the "
+            "compiled loop runs in a worker process, which cannot import it from there: put it at "
+            "the top level of a module of its own, say parts.py, and import it from that"
+        )
+
+
 def serve(fd: int) -> None:
     """Perform what comes through the pipe until its other end is gone (the main function)."""
     import jax
@@ -101,12 +114,24 @@ def serve(fd: int) -> None:
     pipe, session = Connection(fd), Session()
     with suppress(EOFError, OSError):
         while True:
-            method, arguments = pipe.recv()
+            message = pipe.recv_bytes()
             try:
+                method, arguments = pickle.loads(message)
                 answer = True, getattr(session, method)(*arguments)
             except Exception as error:
-                answer = False, error
+                said = _sendable(error)
+                said.add_note(traceback.format_exc())
+                answer = False, said
             pipe.send(answer)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error, or one that says the same where it does not survive the pipe."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__} in a worker process: {error}")
+    return error
 
 
 def _environment() -> dict[str, str]:
