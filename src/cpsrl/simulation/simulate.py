@@ -3,6 +3,7 @@
 import copy
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import lru_cache
@@ -49,6 +50,7 @@ def simulate(
     resample_times: bool = False,
     trajectory: bool = False,
     discounted_regret: bool = False,
+    stop: Ints | None = None,
 ) -> Runs:
     """Run an agent in an environment that never resets, once for every seed.
 
@@ -67,6 +69,8 @@ def simulate(
         resample_times: keep the steps that resampled.
         trajectory: keep states, actions and rewards.
         discounted_regret: compute the discounted regret of the paper's eq. 6.
+        stop: `(1,)` set to 1 by another thread to end early; the runs are then taken in the calling
+            thread, without a pool.
 
     Returns:
         The runs, a row each.
@@ -104,7 +108,7 @@ def simulate(
         )
         for live in lives
     ]
-    _all(lives, recorders, steps, threads, progress)
+    _all(lives, recorders, steps, threads, progress, stop)
     gain = np.array([live.gain for live in lives])
     sums = np.stack([recorder.tape.reward_sums for recorder in recorders])
     return Runs(
@@ -133,36 +137,48 @@ def _all(
     steps: int,
     threads: int | None,
     progress: Callable[[int], None] | None,
+    given: Ints | None,
 ) -> None:
     """Take `steps` steps of every run, on `threads` threads; this thread only waits.
 
-    A kernel cannot be interrupted, so it runs elsewhere and polls `stop`.
+    A kernel cannot be interrupted, so it runs elsewhere and polls `stop`, unless `stop` is given.
     """
-    stop = np.zeros(1, np.int64)
+    stop = np.zeros(1, np.int64) if given is None else given
     taken = [0] * len(lives)
+    reported, due = 0, 0.0
+
+    def report() -> None:
+        nonlocal reported, due
+        now = sum(taken)
+        if progress is not None and now > reported:
+            progress(now - reported)
+            reported, due = now, time.monotonic() + POLL_SECONDS
 
     def work(i: int) -> None:
         def count(n: int) -> None:
             taken[i] += n
+            if given is not None and time.monotonic() >= due:
+                report()
 
         live, recorder = lives[i], recorders[i]
         loop = LOOPS.get(type(live.agent), readable.advance)
         loop(live, recorder, steps, count, stop)
         live.discounted_regret = recorder.lost if recorder.loss else None
 
+    if given is not None:
+        for i in range(len(lives)):
+            work(i)
+        report()
+        return
     workers = checked_whole("threads", threads, 1) if threads is not None else cores()
     pool = ThreadPoolExecutor(min(workers, len(lives)), thread_name_prefix="cpsrl")
-    reported = 0
     try:
         pending = {pool.submit(work, i) for i in range(len(lives))}
         while pending:
             done, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()
-            now = sum(taken)
-            if progress is not None and now > reported:
-                progress(now - reported)
-                reported = now
+            report()
     finally:
         stop[0] = 1
         pool.shutdown(wait=False, cancel_futures=True)
