@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpsrl.agents import AGENTS
+from cpsrl.agents.agent import Agent
 from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
-from cpsrl.experiments.spec import make_agent, make_environment
+from cpsrl.experiments.parts import make_agent, make_environment
 from cpsrl.objectives import Average
 from cpsrl.resampling import Bernoulli
 
@@ -180,7 +181,7 @@ def test_what_python_has_beside_toml_is_kept_as_toml_gives_it_back():
     assert Experiment.from_toml(given_.to_toml()) == given_
 
 
-class Picky:
+class Picky(Agent):
     """An agent that wants features."""
 
     label = "Picky"
@@ -239,10 +240,9 @@ values = st.recursive(
 def test_toml_values_read_back_as_they_were_written(table):
     import tomllib
 
-    from cpsrl.experiments.spec import _toml, _toml_key
+    from cpsrl.experiments.values import toml_lines
 
-    text = "\n".join(f"{_toml_key(key)} = {_toml(value)}" for key, value in table.items())
-    assert tomllib.loads(text) == table
+    assert tomllib.loads("\n".join(toml_lines(table))) == table
 
 
 whole = st.integers(1, 1000)

@@ -82,6 +82,13 @@ class Runs:
             ]
         )
 
+    def at(self, times: Ints) -> "Runs":
+        """Return the same rows at those of `times` that were recorded."""
+        kept = np.isin(self.times, times)
+        names = ("regret", "resamples", "discounted_regret")
+        points = {n: v[:, kept] for n in names if (v := getattr(self, n)) is not None}
+        return replace(self, times=self.times[kept], **points)
+
     def _rows(self, rows: list[int]) -> "Runs":
         picked: dict[str, Any] = {}
         for name in _BY_ROW:
