@@ -134,9 +134,9 @@ class Threads:
         return self._threads.submit(perform, task, advance, self._stop)
 
     def close(self) -> None:
-        """Stop every task as soon as it looks."""
+        """Stop every task as soon as it looks; do not wait until it does."""
         self._stop[0] = 1
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 @BACKENDS.add("ray")

@@ -6,12 +6,10 @@ may round differently, and after the first different rounding a trajectory goes 
 is therefore only carried on where `Provenance` is the one it was begun with.
 """
 
-import os
 import platform
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any
 
 PACKAGES = ("cpsrl", "numpy", "scipy", "numba", "llvmlite")
 
@@ -43,15 +41,6 @@ def provenance(packages: tuple[str, ...] = PACKAGES) -> Provenance:
 
     cpu = f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return Provenance({name: _version(name) for name in sorted(packages)}, cpu)
-
-
-def machine() -> dict[str, Any]:
-    """Return what else is worth knowing about this machine."""
-    return {
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-    }
 
 
 def _version(package: str) -> str:

@@ -2,11 +2,11 @@
 
 import itertools
 import json
+import platform
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.files import DamagedError, read_json, sha256, write_file, write_json
-from cpsrl.experiments.provenance import PACKAGES, Provenance, machine, provenance
+from cpsrl.experiments.provenance import PACKAGES, Provenance, provenance
 from cpsrl.experiments.spec import Experiment
-from cpsrl.experiments.store import RESULTS_FORMAT, Group, Store, reached
+from cpsrl.experiments.store import RESULTS_FORMAT, Group, Store
 from cpsrl.simulation import Runs
 
 READERS = {1: "0.1.0"}
@@ -61,23 +61,10 @@ class Results:
             "extension": self.extension,
             "commands": list(self.commands),
             "provenance": asdict(self.provenance),
-            "machine": machine(),
+            "machine": [platform.platform(), f"Python {platform.python_version()}"],
             "groups": [vars(group) for group in self.groups],
         }
         write_json(self.directory / "experiment.json", content, readable=True)
-
-    def check_provenance(self) -> None:
-        """Raise unless this process computes what the one that made the directory did."""
-        if difference := self.provenance.difference():
-            raise ValueError(
-                f"{self.directory} was computed with {difference}: its runs cannot be carried on "
-                "bit for bit here. Read it as it is, or run the specification anew elsewhere"
-            )
-
-    def with_command(self, command: str) -> "Results":
-        """Return the same with one more line in the history."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return replace(self, commands=(*self.commands, {"command": command, "started": now}))
 
     def load(self, states: bool = True) -> Runs:
         """Return the runs, every checksum verified (see `load`)."""
@@ -174,8 +161,6 @@ def open_or_new(directory: Path, experiment: Experiment, repair: bool) -> Result
         if not repair or (exists and not isinstance(error, DamagedError)):
             raise
         found = new(directory, experiment)
-        found = replace(found, steps=max(found.steps, _furthest(found)))
-        found.save()
     if difference := _difference(found.experiment, experiment):
         raise ValueError(
             f"{directory} holds another experiment: {difference}. Choose another directory"
@@ -225,17 +210,6 @@ def _difference(found: Experiment, wanted: Experiment) -> str:
             hint = " (`cpsrl continue` adds steps)" if item.name == "steps" else ""
             return f"its {item.name} is {there!r}, not {here!r}{hint}"
     return ""
-
-
-def _furthest(results: Results) -> int:
-    """Return the last step that any group with sound files has reached."""
-    steps = [0]
-    for group in results.groups:
-        try:
-            steps.append(reached(results.store.read(group)))
-        except DamagedError:
-            continue
-    return max(steps)
 
 
 def _folder(number: int, entry: Entry) -> str:

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,9 @@ def run_experiment(
     with locked(directory):
         results = open_or_new(directory, experiment, execution.repair)
         jobs = _stored(results, execution.repair)
+        if execution.repair:  # of the header, whose runs may have been carried on
+            results = replace(results, steps=max([results.steps, *(job.step for job in jobs)]))
+            results.save()
         return _carry_out(results, jobs, execution, progress or Progress(), command)
 
 
@@ -85,7 +89,11 @@ def _stored(results: Results, repair: bool) -> list["_Job"]:
 
     With `repair`, a damaged group is removed, and starts anew.
     """
-    results.check_provenance()
+    if difference := results.provenance.difference():
+        raise ValueError(
+            f"{results.directory} was computed with {difference}: its runs cannot be carried on "
+            "bit for bit here. Read it as it is, or run the specification anew elsewhere"
+        )
     store, jobs = results.store, []
     for path in results.directory.rglob(".*.tmp"):
         path.unlink(missing_ok=True)
@@ -121,7 +129,9 @@ def _carry_out(
         return results
     backend = execution.open()
     try:
-        results = results.with_command(command)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        history = (*results.commands, {"command": command, "started": now})
+        results = replace(results, commands=history)
         results.save()
         left = short(totals.total() - done.total())
         progress.begin(f"{left} steps to take, {len(totals)} agents", totals, done)

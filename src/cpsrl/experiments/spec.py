@@ -22,7 +22,7 @@ run's own number: Bayesian regret, where every run draws its MDP from the prior.
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -39,8 +39,8 @@ from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
 from cpsrl.types import Ints
 
 KINDS = ("environments", "agents")
-KEPT = 256
-"""How many environments are kept where every run has its own."""
+KEPT = 1024
+"""How many environments and agents are kept; those made for every run anew may be more."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,9 +129,11 @@ class Experiment:
     @cached_property
     def all_environments(self) -> tuple[Entry, ...]:
         """The environments with every grid written out, each with a label of its own."""
-        return labelled(
-            "environment", self.environments, lambda e: self._environments(_bare(e), 0, 0).name
-        )
+
+        def name(entry: Entry) -> str:
+            return str(self._once(make_environment, _bare(entry), 0, 0).name)
+
+        return labelled("environment", self.environments, name)
 
     @cached_property
     def all_agents(self) -> tuple[Entry, ...]:
@@ -142,29 +144,21 @@ class Experiment:
     def problem(self, environment: Entry, run: int | None = None) -> TabularMDP:
         """Return one of `all_environments` as run `run` meets it, by default the first run."""
         if environment.per_run is None:
-            return self._environments(_bare(environment), 0, 0)
+            return self._once(make_environment, _bare(environment), 0, 0)
         run = self.runs[0] if run is None else run
-        return self._environments(_bare(environment), run, self.seed)
+        return self._once(make_environment, _bare(environment), run, self.seed)
 
     def agent(self, agent: Entry, environment: Entry, run: int | None = None) -> Agent:
         """Return one of `all_agents` tuned to an environment and to the steps specified."""
-        return self._tuned(_bare(agent), self.problem(environment, run))
+        return self._once(self._tuned, _bare(agent), self.problem(environment, run))
+
+    def _tuned(self, agent: Entry, problem: TabularMDP) -> Agent:
+        return self._once(make_agent, agent).resolve(problem, self.steps)
 
     @cached_property
-    def _environments(self) -> Any:
-        return lru_cache(KEPT)(make_environment)
-
-    @cached_property
-    def _agents(self) -> Any:
-        return lru_cache(None)(make_agent)
-
-    @cached_property
-    def _tuned(self) -> Any:
-        @lru_cache(KEPT)
-        def tuned(entry: Entry, problem: TabularMDP) -> Agent:
-            return self._agents(entry).resolve(problem, self.steps)
-
-        return tuned
+    def _once(self) -> Callable[..., Any]:
+        """Return what a function makes of its arguments, which is kept for the next time."""
+        return lru_cache(KEPT)(lambda make, *arguments: make(*arguments))
 
     @staticmethod
     def read(path: str | Path) -> "Experiment":

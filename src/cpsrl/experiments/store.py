@@ -148,9 +148,7 @@ class Store:
         fitting = [p for p, head in heads.items() if head.get("curves") == checksum]
         if not fitting:
             raise DamagedError(path, f"its checksum is not the one in {max(heads).name}")
-        where = fitting[-1]
-        head = heads[where]
-        self._check_head(group, where, head)
+        head = self._checked_head(group, fitting[-1], heads[fitting[-1]])
         try:
             curves = from_parquet(raw, group.runs)
         except ValueError as error:
@@ -163,10 +161,10 @@ class Store:
             environment=(group.environment,) * rows,
             gain=np.asarray(head["gain"], dtype=np.float64),
             seed=head["seed"],
-            state=_state(where, head) if states else None,
+            state=_state(fitting[-1].with_suffix(".npz"), head) if states else None,
         )
 
-    def _check_head(self, group: Group, where: Path, head: dict[str, Any]) -> None:
+    def _checked_head(self, group: Group, where: Path, head: dict[str, Any]) -> dict[str, Any]:
         for key, value in self._marks(group).items():
             if head.get(key) != value:
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}, not {value!r}")
@@ -174,21 +172,20 @@ class Store:
         for key, kind in kinds.items():
             if not isinstance(head.get(key), kind):
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}")
-        for key in ("gain", "state"):
-            if len(head[key]) != len(group.runs):
-                raise DamagedError(where, f"its {key} is not that of {len(group.runs)} runs")
+        if not len(head["gain"]) == len(head["state"]) == len(group.runs):
+            raise DamagedError(where, f"it is not about {len(group.runs)} runs")
+        return head
 
 
-def _state(where: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Return the state that a head describes, with the arrays of the file beside it."""
-    path = where.with_suffix(".npz")
+def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the state that a head describes, with the arrays in the file at `path`."""
     data = path.read_bytes()
     if sha256(data) != head["arrays"]:
-        raise DamagedError(path, f"its checksum is not the one in {where.name}")
+        raise DamagedError(path, "its checksum is not the one in the JSON beside it")
     try:
         state = unpack(head["state"], data)
-        if {int(one["step"]) for one in state} == {head["step"]}:
-            return state
+        if any(one["step"] != head["step"] for one in state):
+            raise ValueError(f"not all runs stand at step {head['step']}")
     except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise DamagedError(path, f"it does not hold the arrays written ({error})") from None
-    raise DamagedError(where, f"its runs do not stand at step {head['step']}")
+    return state
