@@ -9,13 +9,13 @@ import pytest
 from cpsrl.experiments import Entry, Execution, Experiment
 from cpsrl.experiments.backends import Stopped, Task, perform
 from cpsrl.experiments.provenance import Provenance, provenance
+from cpsrl.experiments.store import Group
 
 EXPERIMENT = Experiment("tasks", (Entry("riverswim"),), (Entry("continuing-psrl"),), 500, (2, 5))
+GROUP = Group(EXPERIMENT.all_environments[0], EXPERIMENT.all_agents[0], (2, 5), "runs/a/b/0")
 TASK = {
     "experiment": EXPERIMENT,
-    "environment": EXPERIMENT.all_environments[0],
-    "agent": EXPERIMENT.all_agents[0],
-    "runs": (2, 5),
+    "group": GROUP,
     "steps": 300,
     "record": np.array([100, 200, 300]),
     "start": None,

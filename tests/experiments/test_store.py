@@ -12,6 +12,7 @@ import numpy as np
 import polars
 import pytest
 
+from cpsrl.experiments import Entry
 from cpsrl.experiments import store as module
 from cpsrl.experiments.curves import COLUMNS
 from cpsrl.experiments.files import (
@@ -25,7 +26,8 @@ from cpsrl.experiments.files import (
 from cpsrl.experiments.store import Group, Store, reached
 from cpsrl.simulation import Runs
 
-GROUP = Group("river", "agent, gamma=0.9", (3, 1, 4), "runs/01-river/02-agent/0000")
+RIVER, AGENT = Entry("riverswim", label="river"), Entry("psrl", label="agent, gamma=0.9")
+GROUP = Group(RIVER, AGENT, (3, 1, 4), "runs/01-river/02-agent/0000")
 
 
 def stored(step, seed=0, group=GROUP):
@@ -46,8 +48,8 @@ def stored(step, seed=0, group=GROUP):
         regret=rng.random(shape),
         resamples=rng.integers(0, 9, shape),
         seeds=np.array(group.runs),
-        agent=(group.agent,) * 3,
-        environment=(group.environment,) * 3,
+        agent=(group.agent.called,) * 3,
+        environment=(group.environment.called,) * 3,
         gain=np.array([0.1 + 0.2, 1 / 3, 2.0]),
         seed=2**70,
         state=state,
@@ -211,8 +213,8 @@ def test_files_of_other_experiments_agents_and_runs_are_strangers(store, monkeyp
     monkeypatch.setattr(module, "PATIENCE", (0.0,))
     for other, its in [
         (Store(store.directory, "another experiment"), GROUP),
-        (store, replace(GROUP, agent="another agent")),
-        (store, replace(GROUP, environment="another river")),
+        (store, replace(GROUP, agent=Entry("tsde"))),
+        (store, replace(GROUP, environment=Entry("random"))),
         (store, replace(GROUP, runs=(0, 1, 2))),
     ]:
         other.write(its, stored(100, group=its))

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from cpsrl.checks import checked_whole
-from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.provenance import Provenance
 from cpsrl.experiments.spec import Experiment
+from cpsrl.experiments.store import Group
 from cpsrl.registry import Registry
 from cpsrl.simulation import Runs, simulate
 from cpsrl.simulation.simulate import cores
@@ -50,12 +50,10 @@ class Execution:
 
 @dataclass(frozen=True)
 class Task:
-    """`steps` further steps of `runs`, from `start` or from the beginning."""
+    """`steps` further steps of a group of runs, from `start` or from the beginning."""
 
     experiment: Experiment
-    environment: Entry
-    agent: Entry
-    runs: tuple[int, ...]
+    group: Group
     steps: int
     record: Ints
     """The steps to record, counted from the beginning of the run."""
@@ -76,14 +74,14 @@ def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None
     if difference := task.provenance.difference():
         raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
     stop = np.zeros(1, np.int64) if stop is None else stop
-    experiment, n = task.experiment, len(task.runs)
-    alike = [range(n)] if task.environment.per_run is None else [range(i, i + 1) for i in range(n)]
+    experiment, group, n = task.experiment, task.group, len(task.group.runs)
+    alike = [range(n)] if group.environment.per_run is None else [range(i, i + 1) for i in range(n)]
     parts = []
     for rows in alike:
-        runs = [task.runs[i] for i in rows]
+        runs = [group.runs[i] for i in rows]
         part = simulate(
-            experiment.agent(task.agent, task.environment, runs[0]),
-            experiment.problem(task.environment, runs[0]),
+            experiment.agent(group.agent, group.environment, runs[0]),
+            experiment.problem(group.environment, runs[0]),
             task.steps,
             seeds=runs,
             seed=experiment.seed,
@@ -95,10 +93,11 @@ def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None
         if stop[0]:
             raise Stopped
         parts.append(part)
-    found, label = Runs.join(parts), str(task.agent.label)
+    found = Runs.join(parts)
     if found.state is None:
         raise ValueError("an agent without state() and restore(state) cannot be carried on")
-    return replace(found, agent=(label,) * n, environment=(str(task.environment.label),) * n)
+    labels = {"agent": (group.agent.called,) * n, "environment": (group.environment.called,) * n}
+    return replace(found, **labels)  # type: ignore[arg-type]
 
 
 class Backend(Protocol):
@@ -166,7 +165,7 @@ class Ray:
     def submit(self, task: Task, advance: Advance) -> "Future[Runs]":
         """Begin `task` on the cluster; its steps are reported when it is done."""
         outcome: Future[Runs] = self._perform.remote(task).future()
-        steps = task.steps * len(task.runs)
+        steps = task.steps * len(task.group.runs)
         outcome.add_done_callback(lambda done: None if done.exception() else advance(steps))
         return outcome
 

@@ -48,6 +48,11 @@ class Entry:
     def __hash__(self) -> int:
         return hash(repr(self))
 
+    @property
+    def called(self) -> str:
+        """What to call it: its label, or else its name."""
+        return self.label or self.name
+
     @staticmethod
     def from_table(table: Any, place: str) -> "Entry":
         """Return the entry that a table of a TOML file describes; errors name its `place`."""
@@ -121,7 +126,7 @@ def labelled(
                 values = ", ".join(f"{key} = {in_words(one.options[key])}" for key in entry.grid)
                 label = f"{label} ({values})"
             found.append(replace(one, label=label))
-    for label, count in Counter(str(one.label) for one in found).items():
+    for label, count in Counter(one.called for one in found).items():
         if count > 1:
             raise ValueError(f"{count} {kind}s are called {label!r}: give each a label of its own")
     return tuple(found)

@@ -5,7 +5,6 @@ import json
 import platform
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,8 @@ READERS = {1: "0.1.0"}
 GROUP_CELLS = 10_000
 """Runs are grouped until their tables together have about this many cells (S * A * S)."""
 GROUPS = 4
-"""The least number of groups that the runs of an agent are divided into, where they can be."""
+"""The least number of groups that the runs of an agent are divided into, where they can be. Like
+the number above it is a part of the format."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,33 @@ class Results:
     directory: Path
     experiment: Experiment
     provenance: Provenance
-    groups: tuple[Group, ...]
     steps: int
     """How far every run is to go."""
-    extension: int
+    extension: int = 0
     """By how much the last `continue` asked to go further; 0 if there was none."""
-    commands: tuple[dict[str, str], ...]
-    identity: str
-    """Marks every file as this experiment's."""
+    commands: tuple[dict[str, str], ...] = ()
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of runs, the fewer runs in each the larger their tables are."""
+        groups, experiment, runs = [], self.experiment, self.experiment.runs
+        for i, environment in enumerate(experiment.all_environments, start=1):
+            mdp = experiment.problem(environment)
+            cells = mdp.n_states**2 * mdp.n_actions
+            size = max(1, min(-(-len(runs) // GROUPS), GROUP_CELLS // cells))
+            for j, agent in enumerate(experiment.all_agents, start=1):
+                for k, first in enumerate(range(0, len(runs), size)):
+                    stem = f"runs/{_folder(i, environment)}/{_folder(j, agent)}/{k:04d}"
+                    groups.append(Group(environment, agent, runs[first : first + size], stem))
+        return tuple(groups)
 
     @cached_property
     def store(self) -> Store:
-        """The files of the groups."""
-        return Store(self.directory, self.identity)
+        """The files of the groups, each marked as this experiment's."""
+        lines = self.experiment.to_toml().splitlines()
+        spec = [line for line in lines if not line.startswith("description = ")]
+        text = json.dumps([RESULTS_FORMAT, spec, asdict(self.provenance)], sort_keys=True)
+        return Store(self.directory, identity=sha256(text.encode()))
 
     def save(self) -> None:
         """Write the specification and the header: the header last, since it makes the directory."""
@@ -55,14 +69,12 @@ class Results:
         content = {
             "format": RESULTS_FORMAT,
             "name": self.experiment.name,
-            "identity": self.identity,
             "spec": sha256(spec),
             "steps": self.steps,
             "extension": self.extension,
             "commands": list(self.commands),
             "provenance": asdict(self.provenance),
             "machine": [platform.platform(), f"Python {platform.python_version()}"],
-            "groups": [vars(group) for group in self.groups],
         }
         write_json(self.directory / "experiment.json", content, readable=True)
 
@@ -95,9 +107,7 @@ def new(directory: Path, experiment: Experiment) -> Results:
     first = experiment.all_environments[0]
     extra = (experiment.agent(entry, first).packages for entry in experiment.all_agents)
     here = provenance(tuple({*PACKAGES, *itertools.chain.from_iterable(extra)}))
-    groups = tuple(_groups(experiment))
-    identity = _identity(experiment, here)
-    return Results(directory, experiment, here, groups, experiment.steps, 0, (), identity)
+    return Results(directory, experiment, here, experiment.steps)
 
 
 def open_results(directory: Path | str, expected: Experiment | None = None) -> Results:
@@ -116,10 +126,8 @@ def open_results(directory: Path | str, expected: Experiment | None = None) -> R
         )
     try:
         raw = spec.read_bytes()
-        groups = tuple(_group(**group) for group in content["groups"])
         then, commands = Provenance(**content["provenance"]), tuple(content["commands"])
         steps, extension = int(content["steps"]), int(content["extension"])
-        identity = str(content["identity"])
     except FileNotFoundError:
         raise DamagedError(spec, "it is missing") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -128,7 +136,7 @@ def open_results(directory: Path | str, expected: Experiment | None = None) -> R
         raise DamagedError(spec, "its checksum is not the one in experiment.json")
     if expected is None or expected.to_toml().encode() != raw:
         expected = Experiment.from_toml(raw.decode(), str(spec))
-    return Results(directory, expected, then, groups, steps, extension, commands, identity)
+    return Results(directory, expected, then, steps, extension, commands)
 
 
 def header(directory: Path) -> Path:
@@ -179,27 +187,6 @@ def load(directory: Path | str, states: bool = True) -> Runs:
     return open_results(directory).load(states)
 
 
-def _groups(experiment: Experiment) -> Iterator[Group]:
-    """Yield the groups of runs, the fewer runs in each the larger their tables are."""
-    runs = experiment.runs
-    for i, environment in enumerate(experiment.all_environments, start=1):
-        mdp = experiment.problem(environment)
-        cells = mdp.n_states**2 * mdp.n_actions
-        size = max(1, min(-(-len(runs) // GROUPS), GROUP_CELLS // cells))
-        for j, agent in enumerate(experiment.all_agents, start=1):
-            for k, first in enumerate(range(0, len(runs), size)):
-                stem = f"runs/{_folder(i, environment)}/{_folder(j, agent)}/{k:04d}"
-                some = runs[first : first + size]
-                yield Group(str(environment.label), str(agent.label), some, stem)
-
-
-def _identity(experiment: Experiment, where: Provenance) -> str:
-    lines = experiment.to_toml().splitlines()
-    spec = [line for line in lines if not line.startswith("description = ")]
-    text = json.dumps([RESULTS_FORMAT, spec, asdict(where)], sort_keys=True)
-    return sha256(text.encode())
-
-
 def _difference(found: Experiment, wanted: Experiment) -> str:
     """Return in words the first thing in which two specifications differ."""
     for item in fields(Experiment):
@@ -213,11 +200,5 @@ def _difference(found: Experiment, wanted: Experiment) -> str:
 
 
 def _folder(number: int, entry: Entry) -> str:
-    plain = re.sub(r"[^A-Za-z0-9.=]+", "-", str(entry.label)).strip("-.")
+    plain = re.sub(r"[^A-Za-z0-9.=]+", "-", entry.called).strip("-.")
     return f"{number:02d}-{plain[:60]}".rstrip("-.").lower()
-
-
-def _group(environment: str, agent: str, runs: list[int], stem: str) -> Group:
-    if not re.fullmatch(r"runs/[A-Za-z0-9][A-Za-z0-9.=-]*/[A-Za-z0-9][A-Za-z0-9.=-]*/\d+", stem):
-        raise ValueError(f"{stem!r} is no place for runs")
-    return Group(environment, agent, tuple(runs), stem)

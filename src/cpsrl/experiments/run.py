@@ -121,8 +121,8 @@ def _carry_out(
     totals: Counter[str] = Counter()
     done: Counter[str] = Counter()
     for job in jobs:
-        totals[job.group.agent] += len(job.group.runs) * results.steps
-        done[job.group.agent] += len(job.group.runs) * job.step
+        totals[job.group.agent.called] += len(job.group.runs) * results.steps
+        done[job.group.agent.called] += len(job.group.runs) * job.step
     waiting = deque(job for job in jobs if job.step < results.steps)
     jobs.clear()
     if not waiting:
@@ -175,8 +175,6 @@ class _Driver:
         self.backend = backend
         self.progress = progress
         self.record = results.experiment.recorded(results.steps)
-        self.environments = {e.label: e for e in results.experiment.all_environments}
-        self.agents = {e.label: e for e in results.experiment.all_agents}
         self.active: dict[Future[Runs], tuple[_Job, float]] = {}
 
     def drive(self, waiting: deque[_Job]) -> None:
@@ -204,15 +202,13 @@ class _Driver:
             raise
 
     def _submit(self, job: _Job) -> None:
-        group, results = job.group, self.results
+        results, agent = self.results, job.group.agent.called
         steps = max(LEAST_STEPS, int(job.speed * TASK_SECONDS))
         last = min(job.step + steps, results.steps)
         first, end = np.searchsorted(self.record, [job.step, last], side="right")
         task = Task(
             experiment=results.experiment,
-            environment=self.environments[group.environment],
-            agent=self.agents[group.agent],
-            runs=group.runs,
+            group=job.group,
             steps=last - job.step,
             record=self.record[first:end],
             start=job.runs.state if job.runs else None,
@@ -220,7 +216,7 @@ class _Driver:
         )
         now = time.monotonic()
         job.next_save = job.next_save or now + SAVE_SECONDS
-        future = self.backend.submit(task, lambda n: self.progress.advance(group.agent, n))
+        future = self.backend.submit(task, lambda n: self.progress.advance(agent, n))
         self.active[future] = job, now
 
     def _receive(self, future: "Future[Runs]") -> _Job:
@@ -241,5 +237,5 @@ def _explained(error: Exception, group: Group) -> Exception:
     """Return a user's error with the group it arose in; any other error as it is."""
     cause = getattr(error, "cause", error)
     if isinstance(cause, ValueError):
-        return ValueError(f"{group.agent} on {group.environment}: {cause}")
+        return ValueError(f"{group.agent.called} on {group.environment.called}: {cause}")
     return error

@@ -86,7 +86,7 @@ class Experiment:
                 try:
                     self.agent(agent, environment).check(self.problem(environment))
                 except ValueError as error:
-                    raise ValueError(f"{agent.label} on {environment.label}: {error}") from None
+                    raise ValueError(f"{agent.called} on {environment.called}: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from cpsrl.experiments.curves import from_parquet, to_parquet
+from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.files import (
     DamagedError,
     pack,
@@ -45,8 +46,8 @@ PATIENCE = (0.0, 0.05, 0.2)
 class Group:
     """Runs of one agent on one environment that move on and are stored together."""
 
-    environment: str
-    agent: str
+    environment: Entry
+    agent: Entry
     runs: tuple[int, ...]
     stem: str
     """Path of the group's files below the directory, without their endings."""
@@ -131,8 +132,8 @@ class Store:
         return {
             "format": RESULTS_FORMAT,
             "experiment": self.identity,
-            "environment": group.environment,
-            "agent": group.agent,
+            "environment": group.environment.called,
+            "agent": group.agent.called,
             "runs": list(group.runs),
         }
 
@@ -157,8 +158,8 @@ class Store:
         return Runs(
             **curves,
             seeds=np.asarray(group.runs, dtype=np.int64),
-            agent=(group.agent,) * rows,
-            environment=(group.environment,) * rows,
+            agent=(group.agent.called,) * rows,
+            environment=(group.environment.called,) * rows,
             gain=np.asarray(head["gain"], dtype=np.float64),
             seed=head["seed"],
             state=_state(fitting[-1].with_suffix(".npz"), head) if states else None,

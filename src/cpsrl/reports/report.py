@@ -73,9 +73,9 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             figure.suptitle(environment, x=0.01, horizontalalignment="left")
             paths += figures.save(figure, out / f"final{suffix}", source, formats)
         gammas = {
-            str(entry.label): float(entry.options["gamma"])
+            entry.called: float(entry.options["gamma"])
             for entry in results.experiment.all_agents
-            if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
+            if isinstance(entry.options.get("gamma"), float) and entry.called in runs.agents
         }
         if len(set(gammas.values())) > 2:
             everywhere = [runs.select(environment=environment) for environment in runs.environments]
