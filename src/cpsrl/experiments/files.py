@@ -10,7 +10,6 @@ import io
 import json
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,9 +67,7 @@ def write_file(path: Path, data: Any) -> None:
 def write_json(path: Path, content: dict[str, Any], readable: bool = False) -> None:
     """Write `content` as JSON that carries its own checksum; `readable` lays it out in lines."""
     sealed = {"sha256": sha256(_canonical(content)), "content": content}
-    text = json.dumps(sealed, indent=1 if readable else None)
-    text = re.sub(r"\[\s+(\d[\d,\s]*?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
-    write_file(path, f"{text}\n".encode())
+    write_file(path, f"{json.dumps(sealed, indent=1 if readable else None)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
