@@ -75,7 +75,9 @@ def test_own_parts_run_stop_and_go_on_in_an_experiment(own, tmp_path):
     common = np.intersect1d(whole.times, parts.times)
     assert len(common) > 10
     for agent in whole.agents:
-        a, b = (runs.select(agent).regret[:, np.isin(runs.times, common)] for runs in (whole, parts))
+        a, b = (
+            runs.select(agent).regret[:, np.isin(runs.times, common)] for runs in (whole, parts)
+        )
         assert np.array_equal(a, b)
     resampled = whole.select("weekly").resamples[:, -1]
     assert (resampled == 43).all()  # 1, 8, ..., 295

@@ -13,7 +13,7 @@ import pytest
 
 from cpsrl.cli.main import COMMANDS, MODEL_COMMANDS, main
 from cpsrl.experiments.progress import Lines
-from cpsrl.experiments.run import LEAST_CHUNK
+from cpsrl.experiments.run import LEAST_STEPS
 
 SPEC = """
 name = "tiny"
@@ -133,7 +133,7 @@ def test_a_report_before_the_first_recorded_step_is_one_line(spec, capsys, monke
 
     def interrupted(lines, agent, steps):
         taken.append(steps)
-        if sum(taken) > LEAST_CHUNK:  # the first chunk is stored, the second under way
+        if sum(taken) > LEAST_STEPS:  # the first chunk is stored, the second under way
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Lines, "advance", interrupted)

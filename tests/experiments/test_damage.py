@@ -9,6 +9,7 @@ import pytest
 from cpsrl.experiments import (
     DamagedError,
     Entry,
+    Execution,
     Experiment,
     continue_experiment,
     load,
@@ -95,8 +96,8 @@ def test_damage_is_refused_by_name_and_repaired_on_request(sound, copy, assert_s
         data[len(data) // 2] ^= 1 << int(rng.integers(8))
         path.write_bytes(data)
         again = {
-            0: lambda repair: run_experiment(EXPERIMENT, copy, repair=repair),
-            1: lambda repair: continue_experiment(copy, repair=repair),
+            0: lambda repair: run_experiment(EXPERIMENT, copy, Execution(repair=repair)),
+            1: lambda repair: continue_experiment(copy, execution=Execution(repair=repair)),
         }[number % 2]
         with pytest.raises(DamagedError, match=f"{path.name} is damaged: .*--repair"):
             again(False)
@@ -112,7 +113,7 @@ def test_a_damaged_header_is_made_anew_from_the_specification(
     before = {path: path.stat().st_mtime_ns for path in stored_files(copy / "runs")}
     with pytest.raises(DamagedError, match=name):
         run_experiment(EXPERIMENT, copy)
-    run_experiment(EXPERIMENT, copy, repair=True)
+    run_experiment(EXPERIMENT, copy, Execution(repair=True))
     assert before == {path: path.stat().st_mtime_ns for path in stored_files(copy / "runs")}
     assert_same_results(copy, sound)
 
@@ -121,7 +122,7 @@ def test_a_missing_header_is_made_anew_from_the_specification(sound, copy, asser
     (copy / "experiment.json").unlink()
     with pytest.raises(ValueError, match=r"holds other things \(runs\)"):
         run_experiment(EXPERIMENT, copy)
-    run_experiment(EXPERIMENT, copy, repair=True)
+    run_experiment(EXPERIMENT, copy, Execution(repair=True))
     assert_same_results(copy, sound)
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from cpsrl.experiments import Entry, Experiment, continue_experiment, load, run_experiment
+from cpsrl.experiments import (
+    Entry,
+    Execution,
+    Experiment,
+    continue_experiment,
+    load,
+    run_experiment,
+)
 
 pytest.importorskip("jax")
 
@@ -38,5 +45,5 @@ def test_runs_that_are_carried_on_are_the_same_runs(whole, tmp_path, assert_same
 @pytest.mark.slow
 def test_ray_gives_the_same_runs(whole, tmp_path, assert_same_runs):
     pytest.importorskip("ray")
-    run_experiment(experiment(150), tmp_path / "ray", backend="ray", jobs=2)
+    run_experiment(experiment(150), tmp_path / "ray", Execution("ray", jobs=2))
     assert_same_runs(load(tmp_path / "ray"), load(whole))

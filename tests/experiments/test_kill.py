@@ -10,7 +10,7 @@ import polars
 
 from cpsrl.experiments import Entry, Experiment, run_experiment
 from cpsrl.experiments import run as module
-from cpsrl.experiments.progress import Silent
+from cpsrl.experiments.progress import Progress
 
 KILLS = 20
 EXPERIMENT = Experiment(
@@ -23,7 +23,7 @@ EXPERIMENT = Experiment(
 )
 
 
-class FirstSteps(Silent):
+class FirstSteps(Progress):
     """Writes to a pipe when the first steps have been taken."""
 
     def __init__(self, pipe):
@@ -40,7 +40,7 @@ def run_and_be_killed(directory, seconds):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        module.LEAST_CHUNK, module.CHUNK_SECONDS = 100, 0.0
+        module.LEAST_STEPS, module.TASK_SECONDS = 100, 0.0
         module.SAVE_SECONDS, module.SAVE_SHARE = 0.0, 1e9
         run_experiment(EXPERIMENT, directory, progress=FirstSteps(writing))
         os._exit(0)

@@ -15,22 +15,37 @@ from cpsrl.experiments.progress import Lines
 def test_lines_say_what_is_left_and_when_an_agent_is_done(monkeypatch):
     monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
     file = io.StringIO()
-    lines = Lines(file)
-    lines.begin({"a": 1_000, "b": 2_000_000}, {"a": 400, "b": 0})
+    lines = Lines(file=file)
+    lines.begin("2M steps to take", {"a": 1_000, "b": 2_000_000}, {"a": 400, "b": 0})
     lines.advance("b", 500_000)
     lines.advance("a", 600)
     lines.end()
     first, second, third, last = file.getvalue().splitlines()
-    assert first == "cpsrl: 2M steps to take, 2 agents"
-    assert second.startswith("cpsrl: 25% at 0 s: b 25%, ")
+    assert first == "cpsrl: 2M steps to take"
+    assert second == "cpsrl: 25% at 0 s, b 25%"
     assert third == "cpsrl: a: done"
     assert last.startswith("cpsrl: 501k steps in 0.")
 
 
+def test_the_time_left_is_that_of_the_steps_since_the_first_progress(monkeypatch):
+    """What comes before it is compilation, here half a minute of it."""
+    clock = iter([0.0, 30.0, 31.0, 40.0, 41.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    file = io.StringIO()
+    lines = Lines(file=file)
+    lines.begin("work", {"a": 1_000}, {"a": 0})
+    for steps in (100, 100, 400):
+        lines.advance("a", steps)
+    assert file.getvalue().splitlines()[1:] == [
+        "cpsrl: 10% at 30 s, a 10%",
+        "cpsrl: 60% at 40 s, a 60%, 50 steps/s, 8 s left",
+    ]
+
+
 def test_lines_are_quiet_in_between():
     file = io.StringIO()
-    lines = Lines(file)
-    lines.begin({"a": 1_000}, {"a": 0})
+    lines = Lines(file=file)
+    lines.begin("work", {"a": 1_000}, {"a": 0})
     for _ in range(999):
         lines.advance("a", 1)
     assert len(file.getvalue().splitlines()) == 1
@@ -41,7 +56,7 @@ def test_bars_are_for_terminals(terminal):
     program = (
         "from cpsrl.experiments import shown_progress\n"
         "p = shown_progress()\n"
-        "p.begin({'TSDE': 10, 'DS-PSRL': 10}, {'TSDE': 0, 'DS-PSRL': 5})\n"
+        "p.begin('work', {'TSDE': 10, 'DS-PSRL': 10}, {'TSDE': 0, 'DS-PSRL': 5})\n"
         "p.advance('TSDE', 10)\n"
         "p.advance('DS-PSRL', 5)\n"
         "p.end()\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cpsrl.environments import environment
-from cpsrl.experiments import Entry, Experiment, continue_experiment, run_experiment
+from cpsrl.experiments import Entry, Execution, Experiment, continue_experiment, run_experiment
 from cpsrl.experiments import run as module
-from cpsrl.experiments.progress import Silent
+from cpsrl.experiments.progress import Progress
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'cpsrl[ray]'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -48,11 +48,11 @@ def local(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(module, "LEAST_CHUNK", 300)
-    monkeypatch.setattr(module, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "LEAST_STEPS", 300)
+    monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
 
 
-class Killer(Silent):
+class Killer(Progress):
     """Progress that kills worker processes while they perform a task, a number of times."""
 
     def __init__(self, kills):
@@ -76,14 +76,14 @@ class Killer(Silent):
 
 
 def test_two_nodes_give_what_this_process_gives(cluster, local, tmp_path, assert_same_results):
-    run_experiment(EXPERIMENT, tmp_path / "r", backend="ray")
+    run_experiment(EXPERIMENT, tmp_path / "r", Execution("ray"))
     assert_same_results(tmp_path / "r", local)
 
 
 @pytest.mark.usefixtures("small_chunks")
 def test_lost_workers_lose_nothing(cluster, local, tmp_path, assert_same_results):
     killer = Killer(kills=3)
-    run_experiment(EXPERIMENT, tmp_path / "r", backend="ray", progress=killer)
+    run_experiment(EXPERIMENT, tmp_path / "r", Execution("ray"), killer)
     assert killer.killed == 3
     assert killer.steps == 2 * 2 * 6 * 2_000, "every step is counted once"
     assert_same_results(tmp_path / "r", local)
@@ -96,14 +96,14 @@ def test_a_mistake_in_a_task_is_told_as_on_this_machine(cluster, tmp_path):
     experiment = replace(
         EXPERIMENT,
         environments=(Entry("random", options, per_run="seed"),),
-        agents=(Entry("tsde", {"prior": prior}),),
+        agents=(Entry("tsde", {"belief": prior}),),
     )
     with pytest.raises(ValueError, match=r"^TSDE on random.*: the prior says that state"):
-        run_experiment(experiment, tmp_path / "r", backend="ray")
+        run_experiment(experiment, tmp_path / "r", Execution("ray"))
 
 
 def test_a_local_run_is_carried_on_by_ray(cluster, local, tmp_path, assert_same_results):
     for directory, backend in ((tmp_path / "r", "ray"), (tmp_path / "l", "local")):
         shutil.copytree(local, directory)
-        continue_experiment(directory, 500, backend=backend)
+        continue_experiment(directory, 500, Execution(backend))
     assert_same_results(tmp_path / "r", tmp_path / "l")

@@ -9,8 +9,8 @@ import polars
 import pytest
 
 from cpsrl.experiments import (
-    DamagedError,
     Entry,
+    Execution,
     continue_experiment,
     load,
     open_results,
@@ -18,17 +18,17 @@ from cpsrl.experiments import (
     run_experiment,
 )
 from cpsrl.experiments import run as module
+from cpsrl.experiments.files import locked, read_json, write_json
+from cpsrl.experiments.parts import make_agent, make_environment
 from cpsrl.experiments.progress import Bars, Lines
-from cpsrl.experiments.spec import make_agent, make_environment
-from cpsrl.experiments.store import locked, read_json, write_json
 from cpsrl.simulation import Runs, simulate
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of a few steps, each stored."""
-    monkeypatch.setattr(module, "LEAST_CHUNK", 170)
-    monkeypatch.setattr(module, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "LEAST_STEPS", 170)
+    monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(module, "SAVE_SHARE", 1e9)
 
@@ -39,7 +39,7 @@ class Interrupting:
     def __init__(self, calls):
         self.calls = calls
 
-    def begin(self, totals, done):
+    def begin(self, what, totals, done):
         self.totals, self.done = totals, done
 
     def advance(self, agent, steps):
@@ -93,7 +93,7 @@ def test_parquet_holds_the_same_curves(undisturbed):
 def test_chunks_and_threads_change_nothing(
     experiment, undisturbed, tmp_path, jobs, assert_same_results
 ):
-    run_experiment(experiment, tmp_path / "r", jobs=jobs)
+    run_experiment(experiment, tmp_path / "r", Execution(jobs=jobs))
     assert_same_results(tmp_path / "r", undisturbed)
 
 
@@ -173,7 +173,7 @@ def test_an_interrupted_continue_adds_no_more_when_it_is_repeated(
 
 def test_an_unfinished_directory_loads_with_a_warning(experiment, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(experiment, tmp_path / "r", jobs=1, progress=Interrupting(8))
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting(8))
     with pytest.warns(UserWarning, match=r"not finished: \d+ of 30 runs begun"):
         runs = load(tmp_path / "r")
     assert 0 < len(runs.seeds) < 30
@@ -181,7 +181,7 @@ def test_an_unfinished_directory_loads_with_a_warning(experiment, tmp_path):
 
 def test_a_directory_without_runs_says_so(experiment, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(experiment, tmp_path / "r", jobs=1, progress=Interrupting(0))
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting(0))
     with pytest.raises(ValueError, match="holds no runs yet"):
         load(tmp_path / "r")
 
@@ -230,7 +230,7 @@ def test_other_versions_and_processors_are_refused_but_can_be_read(experiment, t
         run_experiment(replace(experiment, agents=(Entry("tsde"),)), directory)
 
         def change(content, key=key, value=value):
-            then = content["origin"]
+            then = content["provenance"]
             then[key] = then[key] | value if isinstance(value, dict) else value
 
         rewrite_header(directory, change)
@@ -240,20 +240,20 @@ def test_other_versions_and_processors_are_refused_but_can_be_read(experiment, t
 
 def test_a_later_format_is_recognised(experiment, tmp_path):
     run_experiment(replace(experiment, agents=(Entry("tsde"),)), tmp_path / "r")
-    rewrite_header(tmp_path / "r", lambda content: content.update(format=2))
-    with pytest.raises(ValueError, match="has format 2; this version of cpsrl reads format 1"):
+    rewrite_header(tmp_path / "r", lambda content: content.update(format=3))
+    with pytest.raises(ValueError, match="has format 3, this version of cpsrl reads format 2"):
         load(tmp_path / "r")
 
 
-def test_a_header_cannot_send_files_elsewhere(experiment, tmp_path):
-    run_experiment(replace(experiment, agents=(Entry("tsde"),)), tmp_path / "r")
-
-    def change(content):
-        content["groups"][0]["stem"] = "runs/../../elsewhere/0000"
-
-    rewrite_header(tmp_path / "r", change)
-    with pytest.raises(DamagedError, match="is no place for runs"):
-        continue_experiment(tmp_path / "r", 10)
+@pytest.mark.parametrize("repair", [False, True])
+def test_an_earlier_format_is_refused_with_the_version_that_reads_it(experiment, tmp_path, repair):
+    small = replace(experiment, agents=(Entry("tsde"),))
+    run_experiment(small, tmp_path / "r")
+    rewrite_header(tmp_path / "r", lambda content: content.update(format=1))
+    message = "has format 1, read by cpsrl 0.1.0; this version of cpsrl reads format 2"
+    for act in (run_experiment, lambda _, *rest: continue_experiment(rest[0], None, rest[1])):
+        with pytest.raises(ValueError, match=message):
+            act(small, tmp_path / "r", Execution(repair=repair))
 
 
 def test_a_directory_in_use_is_refused(experiment, tmp_path):
@@ -291,7 +291,7 @@ def test_a_disk_too_full_for_the_header_is_said(experiment, tmp_path, monkeypatc
 
 
 def test_an_agent_that_does_not_fit_is_named(tmp_path, experiment):
-    known = Entry("tsde", {"prior": {"transitions": [[[1.0, 1.0]]]}})
+    known = Entry("tsde", {"belief": {"transitions": [[[1.0, 1.0]]]}})
     with pytest.raises(ValueError, match=r"TSDE on riverswim: transitions must be \(S, A, S\)"):
         run_experiment(replace(experiment, agents=(known,)), tmp_path / "r")
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpsrl.agents import AGENTS
+from cpsrl.agents.agent import Agent
 from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
-from cpsrl.experiments.spec import make_agent, make_environment
+from cpsrl.experiments.parts import make_agent, make_environment
 from cpsrl.objectives import Average
 from cpsrl.resampling import Bernoulli
 
@@ -46,11 +47,11 @@ def test_a_grid_is_the_product_of_its_lists():
 def test_entries_of_a_grid_that_would_share_a_label_get_the_values():
     text = MINIMAL.replace(
         'name = "tsde"',
-        'name = "tsde"\n[[agents.grid.prior]]\ntransitions = 1.0\n'
-        "[[agents.grid.prior]]\ntransitions = 0.5",
+        'name = "tsde"\n[[agents.grid.belief]]\ntransitions = 1.0\n'
+        "[[agents.grid.belief]]\ntransitions = 0.5",
     )
     labels = [e.label for e in Experiment.from_toml(text).all_agents]
-    assert labels == ["TSDE (prior = transitions = 1.0)", "TSDE (prior = transitions = 0.5)"]
+    assert labels == ["TSDE (belief = transitions = 1.0)", "TSDE (belief = transitions = 0.5)"]
 
 
 def test_parts_of_an_agent_are_looked_up_by_name():
@@ -102,14 +103,14 @@ def test_an_environment_per_run_is_drawn_from_the_run_and_the_root():
         ('"tsde"', '"psrl"\nrule = ["never", "tsde"]', "agent 1 .*rule must be a name or a table"),
         ('"tsde"', '"psrl"\nrule = 0.99', "rule must be a name or a table, not 0.99"),
         ('"tsde"', '"psrl"\nobjective = 3', "objective must be a name or a table, not 3"),
-        ('"tsde"', '"tsde"\nprior = 3', "prior must be a name or a table, not 3"),
-        ('"tsde"', '"tsde"\nprior.rewards = 1', "prior.rewards must be a name or a table, not 1"),
+        ('"tsde"', '"tsde"\nbelief = 3', "belief must be a name or a table, not 3"),
+        ('"tsde"', '"tsde"\nbelief.rewards = 1', "belief.rewards must be a name or a table, not 1"),
         (
             '"tsde"',
-            '"tsde"\nprior.transitions = nan',
-            "prior.transitions must be a number",
+            '"tsde"\nbelief.transitions = nan',
+            "belief.transitions must be a number",
         ),
-        ('"tsde"', '"tsde"\nprior.since = 2024-01-01', "prior.since must be text.*date objects"),
+        ('"tsde"', '"tsde"\nbelief.since = 2024-01-01', "belief.since must be text.*date objects"),
         (
             '"riverswim"',
             '"riverswim"\nfeatures = 3',
@@ -144,8 +145,11 @@ def test_python_objects_that_fit_into_no_file_are_refused():
         ({"agents": [Entry("tsde", "x")]}, r"agent 1 \(tsde\): options must be a table, not 'x'"),
         ({"agents": [Entry("tsde", {3: 4})]}, r"agent 1 \(tsde\): options: a key must be text"),
         ({"agents": [Entry("tsde", {"label": "x"})]}, "'label' is a part of the entry itself"),
-        ({"agents": [Entry("tsde", grid={"prior": {1.0}})]}, "grid.prior must be.*set objects"),
-        ({"agents": [Entry("tsde", grid={"prior": None})]}, "grid.prior must be.*NoneType objects"),
+        ({"agents": [Entry("tsde", grid={"belief": {1.0}})]}, "grid.belief must be.*set objects"),
+        (
+            {"agents": [Entry("tsde", grid={"prior": None})]},
+            "grid.belief must be.*NoneType objects",
+        ),
         ({"seeds": 2.5}, "seeds must be a number or a list of run numbers: 2.5"),
         ({"seeds": iter([1, 2])}, "seeds must be text, a number.*iterator objects"),
         ({"description": "\ud800"}, "description must be text that UTF-8 can hold"),
@@ -180,7 +184,7 @@ def test_what_python_has_beside_toml_is_kept_as_toml_gives_it_back():
     assert Experiment.from_toml(given_.to_toml()) == given_
 
 
-class Picky:
+class Picky(Agent):
     """An agent that wants features."""
 
     label = "Picky"
@@ -239,10 +243,9 @@ values = st.recursive(
 def test_toml_values_read_back_as_they_were_written(table):
     import tomllib
 
-    from cpsrl.experiments.spec import _toml, _toml_key
+    from cpsrl.experiments.values import toml_lines
 
-    text = "\n".join(f"{_toml_key(key)} = {_toml(value)}" for key, value in table.items())
-    assert tomllib.loads(text) == table
+    assert tomllib.loads("\n".join(toml_lines(table))) == table
 
 
 whole = st.integers(1, 1000)
@@ -282,7 +285,7 @@ priors = st.fixed_dictionaries(
 )
 def test_every_experiment_reads_back_as_it_was_given(gamma, n_states, prior, **rest):
     river = Entry("riverswim", grid={"n_states": n_states})
-    coin = Entry("continuing-psrl", {"prior": prior}, "{gamma}", {"gamma": gamma})
+    coin = Entry("continuing-psrl", {"belief": prior}, "{gamma}", {"gamma": gamma})
     experiment = Experiment("x", [river], [coin], **rest)
     again = Experiment.from_toml(experiment.to_toml())
     assert again == experiment

@@ -12,24 +12,25 @@ import numpy as np
 import polars
 import pytest
 
+from cpsrl.experiments import Entry
 from cpsrl.experiments import store as module
-from cpsrl.experiments.store import (
-    COLUMNS,
-    Curves,
+from cpsrl.experiments.curves import COLUMNS
+from cpsrl.experiments.files import (
     DamagedError,
-    Group,
-    Store,
-    Stored,
     locked,
     read_json,
+    sha256,
     write_file,
     write_json,
 )
+from cpsrl.experiments.store import Group, Store, reached
+from cpsrl.simulation import Runs
 
-GROUP = Group("river", "agent, gamma=0.9", (3, 1, 4), "runs/01-river/02-agent/0000")
+RIVER, AGENT = Entry("riverswim", label="river"), Entry("psrl", label="agent, gamma=0.9")
+GROUP = Group(RIVER, AGENT, (3, 1, 4), "runs/01-river/02-agent/0000")
 
 
-def stored(step, seed=0):
+def stored(step, seed=0, group=GROUP):
     rng = np.random.default_rng(seed)
     times = np.arange(10, step + 1, 10)
     shape = (3, len(times))
@@ -42,15 +43,29 @@ def stored(step, seed=0):
         }
         for run in range(3)
     )
-    curves = Curves(times, rng.random(shape), rng.integers(0, 9, shape))
-    return Stored(step, curves, (0.1 + 0.2, 1 / 3, 2.0), state)
+    return Runs(
+        times=times,
+        regret=rng.random(shape),
+        resamples=rng.integers(0, 9, shape),
+        seeds=np.array(group.runs),
+        agent=(group.agent.called,) * 3,
+        environment=(group.environment.called,) * 3,
+        gain=np.array([0.1 + 0.2, 1 / 3, 2.0]),
+        seed=2**70,
+        state=state,
+    )
 
 
 def assert_same(one, other):
-    assert (one.step, one.gain) == (other.step, other.gain)
-    for name in ("times", "regret", "resamples"):
-        np.testing.assert_array_equal(getattr(one.curves, name), getattr(other.curves, name))
-    np.testing.assert_equal(one.state, other.state)
+    np.testing.assert_equal(vars(one), vars(other))
+
+
+def tidied(store):
+    """The store after what the next writer does first."""
+    for path in store.directory.rglob(".*.tmp"):
+        path.unlink()
+    store.tidy(GROUP, store.read(GROUP))
+    return store
 
 
 @pytest.fixture
@@ -66,7 +81,7 @@ def test_what_is_written_is_read(store):
     assert store.read(GROUP) is None
     store.write(GROUP, stored(100))
     assert_same(store.read(GROUP), stored(100))
-    assert store.read(GROUP, state=False).state is None
+    assert store.read(GROUP, states=False).state is None
 
 
 def test_the_later_state_replaces_the_earlier_one(store):
@@ -83,13 +98,13 @@ def test_the_later_state_replaces_the_earlier_one(store):
 def test_any_reader_of_parquet_finds_every_point_once(store):
     other = replace(GROUP, runs=(5, 9, 2), stem="runs/01-river/02-agent/0001")
     for group in (GROUP, other):
-        store.write(group, stored(100))
-        store.write(group, stored(200))
+        store.write(group, stored(100, group=group))
+        store.write(group, stored(200, group=group))
     table = polars.read_parquet(store.directory / "**/*.parquet")
     assert tuple(table.columns) == COLUMNS
     assert len(table) == 2 * 3 * 20 == table.select("seed", "step").n_unique()
     first = table.filter(polars.col("seed") == 3)
-    np.testing.assert_array_equal(first["regret"], stored(200).curves.regret[0])
+    np.testing.assert_array_equal(first["regret"], stored(200).regret[0])
 
 
 class Killed(BaseException):
@@ -114,18 +129,17 @@ def test_a_crash_at_any_system_call_leaves_one_whole_state(store, monkeypatch, f
 
     with monkeypatch.context() as patch:
         for name in ("open", "fsync", "replace", "unlink"):
-            patch.setattr(module.os, name, dying(getattr(os, name)))
+            patch.setattr(os, name, dying(getattr(os, name)))
         try:
             store.write(GROUP, after)
             assert fatal == 14, f"the write takes {calls} calls: try all of them"
         except Killed:
             pass
     found = store.read(GROUP)
-    assert_same(found, after if found.step == 200 else before)
+    assert_same(found, after if reached(found) == 200 else before)
     table = polars.read_parquet(store.directory / "**/*.parquet")
-    assert len(table) == 3 * found.step / 10
-    store.sweep([GROUP])
-    assert_same(store.read(GROUP), found)
+    assert len(table) == 3 * reached(found) / 10
+    assert_same(tidied(store).read(GROUP), found)
     assert len(files(store)) == 3
     store.write(GROUP, after)
     assert_same(store.read(GROUP), after)
@@ -144,13 +158,12 @@ def test_a_crash_in_the_first_write_of_all_leaves_nothing_or_everything(store, m
         real(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "fsync", fsync)
+        patch.setattr(os, "fsync", fsync)
         with suppress(Killed):
             store.write(GROUP, stored(100))
     if (found := store.read(GROUP)) is not None:
         assert_same(found, stored(100))
-    store.sweep([GROUP])
-    assert len(files(store)) == (3 if found else 0)
+    assert len(files(tidied(store))) == (3 if found else 0)
 
 
 def mutate(data, rng):
@@ -200,11 +213,11 @@ def test_files_of_other_experiments_agents_and_runs_are_strangers(store, monkeyp
     monkeypatch.setattr(module, "PATIENCE", (0.0,))
     for other, its in [
         (Store(store.directory, "another experiment"), GROUP),
-        (store, replace(GROUP, agent="another agent")),
-        (store, replace(GROUP, environment="another river")),
+        (store, replace(GROUP, agent=Entry("tsde"))),
+        (store, replace(GROUP, environment=Entry("random"))),
         (store, replace(GROUP, runs=(0, 1, 2))),
     ]:
-        other.write(its, stored(100))
+        other.write(its, stored(100, group=its))
         with pytest.raises(DamagedError, match=r"0000-000000000100.json.* is "):
             store.read(GROUP)
         other.remove(its)
@@ -249,7 +262,7 @@ def test_pickles_are_never_opened(store, monkeypatch):
         else:
             with open(arrays, "wb") as file:
                 np.savez(file, a0=payload)
-        write_json(head_path, head | {"arrays": module._sha256(arrays.read_bytes())})
+        write_json(head_path, head | {"arrays": sha256(arrays.read_bytes())})
         with pytest.raises(DamagedError, match=r"\.npz .* does not hold the arrays"):
             store.read(GROUP)
 
@@ -257,8 +270,10 @@ def test_pickles_are_never_opened(store, monkeypatch):
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 1},
         {"step": "100"},
+        {"step": 200},
+        {"gain": [1.0]},
         {"gain": None},
         {"state": {}},
         {"state": [{"$array": "a99"}]},
@@ -293,8 +308,7 @@ def test_a_full_disk_loses_nothing_and_says_so(store):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert_same(store.read(GROUP), stored(100))
-    store.sweep([GROUP])
-    assert len(files(store)) == 3
+    assert len(files(tidied(store))) == 3
 
 
 def _hold(directory, ready, done):

@@ -12,8 +12,9 @@ RIVER = cpsrl.environment("riverswim")
 def test_which_steps_are_recorded():
     assert list(record_steps(10, 35)) == [10, 20, 30, 35]
     assert list(record_steps(10, 20, first=36)) == [40, 50, 55]
-    assert list(record_steps([3, 3, 900, 1], 35)) == [1, 3, 35]
-    assert list(record_steps([], 7)) == [7]
+    assert list(record_steps([3, 3, 900, 1], 35)) == [1, 3]
+    assert list(record_steps([3, 40, 41], 5, first=37)) == [40, 41]
+    assert list(record_steps([], 7)) == []
     assert len(record_steps(None, 100_000)) == 200
     assert list(record_steps(None, 3)) == [1, 2, 3]
     assert list(record_steps("log", 1)) == [1]
@@ -46,6 +47,18 @@ def test_select_and_join():
         Runs.join([tsde, cpsrl.simulate(cpsrl.TSDE(), RIVER, 60, 2)])
     with pytest.raises(ValueError, match="different root seeds"):
         Runs.join([tsde, cpsrl.simulate(cpsrl.TSDE(), RIVER, 50, 2, seed=1)])
+
+
+def test_later_points_follow_the_earlier_ones():
+    whole = cpsrl.simulate(cpsrl.TSDE(), RIVER, 50, 2, record=[10, 20, 45])
+    first = cpsrl.simulate(cpsrl.TSDE(), RIVER, 30, 2, record=[10, 20, 45])
+    later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 2, record=[10, 20, 45], start=first.state)
+    joined = first.then(later)
+    for name in ("times", "regret", "resamples", "seeds", "gain"):
+        assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
+    assert joined.state == later.state
+    with pytest.raises(ValueError, match="those of other runs"):
+        first.then(cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 3))
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from cpsrl.experiments import (
+    Execution,
+    Experiment,
+    continue_experiment,
+    find_experiment,
+    run_experiment,
+    shipped,
+    shown_progress,
+)
+
 if TYPE_CHECKING:
     from cpsrl.reports import Report
 
 Directory = Annotated[Positional[Path], arg(metavar="DIR")]
 OptionalPath = Annotated[Path | None, arg(metavar="DIR")]
 OptionalInt = Annotated[int | None, arg(metavar="N")]
-OptionalText = Annotated[str | None, arg(metavar="ADDRESS")]
+Options = Annotated[Execution, arg(name="")]
+DEFAULT = Execution()
 
 
 def run(
@@ -23,10 +34,7 @@ def run(
     out: OptionalPath = None,
     seeds: OptionalInt = None,
     steps: OptionalInt = None,
-    backend: Literal["local", "ray"] = "local",
-    jobs: OptionalInt = None,
-    address: OptionalText = None,
-    repair: bool = False,
+    execution: Options = DEFAULT,
 ) -> None:
     """Run an experiment, or what is missing of it.
 
@@ -38,39 +46,20 @@ def run(
         out: where results go; results/NAME by default.
         seeds: number of runs, in place of the specification's.
         steps: steps of every run, in place of the specification's.
-        backend: threads of this machine, or a Ray cluster.
-        jobs: how many tasks at once; as many as there are cores by default.
-        address: of a running Ray cluster ("auto" finds one); by default one is started here.
-        repair: compute damaged runs anew instead of refusing to go on.
+        execution: where and how.
     """
-    from cpsrl.experiments import find_experiment, run_experiment, shown_progress
-
     experiment = find_experiment(spec)
     if seeds is not None:
         experiment = replace(experiment, seeds=seeds)
     if steps is not None:
         experiment = replace(experiment, steps=steps)
     directory = out or Path("results") / experiment.name
-    run_experiment(
-        experiment,
-        directory,
-        backend=backend,
-        jobs=jobs,
-        address=address,
-        repair=repair,
-        progress=shown_progress(),
-        command=_command(),
-    )
+    run_experiment(experiment, directory, execution, shown_progress(), _command())
     print(f"results are in {directory}; `cpsrl report {directory}` draws them")
 
 
 def continue_(
-    directory: Directory,
-    steps: OptionalInt = None,
-    backend: Literal["local", "ray"] = "local",
-    jobs: OptionalInt = None,
-    address: OptionalText = None,
-    repair: bool = False,
+    directory: Directory, steps: OptionalInt = None, execution: Options = DEFAULT
 ) -> None:
     """Carry every run of a results directory on from where it stopped.
 
@@ -80,23 +69,9 @@ def continue_(
     Args:
         directory: a results directory.
         steps: how many steps to add to every run.
-        backend: threads of this machine, or a Ray cluster.
-        jobs: how many tasks at once; as many as there are cores by default.
-        address: of a running Ray cluster ("auto" finds one); by default one is started here.
-        repair: compute damaged runs anew instead of refusing to go on.
+        execution: where and how.
     """
-    from cpsrl.experiments import continue_experiment, shown_progress
-
-    results = continue_experiment(
-        directory,
-        steps,
-        backend=backend,
-        jobs=jobs,
-        address=address,
-        repair=repair,
-        progress=shown_progress(),
-        command=_command(),
-    )
+    results = continue_experiment(directory, steps, execution, shown_progress(), _command())
     print(f"every run in {directory} stands at step {results.steps:,}")
 
 
@@ -142,7 +117,6 @@ def reproduce(
         out: where results go, one directory for every figure.
         jobs: how many tasks at once; as many as there are cores by default.
     """
-    from cpsrl.experiments import find_experiment, run_experiment, shown_progress
     from cpsrl.reports import report as write_report
 
     for side in ("left", "right") if which == "all" else (which,):
@@ -151,9 +125,7 @@ def reproduce(
         if quick:
             experiment = replace(experiment, **QUICK[side])
             directory = out / f"{experiment.name}-quick"
-        run_experiment(
-            experiment, directory, jobs=jobs, progress=shown_progress(), command=_command()
-        )
+        run_experiment(experiment, directory, Execution(jobs=jobs), shown_progress(), _command())
         show(write_report(directory))
 
 
@@ -178,7 +150,6 @@ def list_(
 
     from cpsrl.agents import AGENTS
     from cpsrl.environments import ENVIRONMENTS
-    from cpsrl.experiments import Experiment, shipped
     from cpsrl.resampling import RULES
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

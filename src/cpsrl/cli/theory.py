@@ -2,12 +2,12 @@
 
 import json as json_module
 import math
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import arg
 
+from cpsrl.experiments.progress import shown_progress
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import AverageSolution, reward_averaging_time, solve_average
 from cpsrl.planning import span as span_of
@@ -175,70 +175,34 @@ def verify(
         seed: root seed of everything random.
         json: print a JSON list of objects, one for every claim.
     """
+    from cpsrl.theory import CLAIMS
     from cpsrl.theory import verify as findings
 
     found = []
-    shown = _Bar(len(only)) if sys.stderr.isatty() else _Lines(len(only))
+    shown, begun = shown_progress(unit="", transient=True), dict[str, float]()
+
+    def tell(name: str, share: float) -> None:
+        before = begun.setdefault(name, -1.0)
+        part = f"claim {[*begun].index(name) + 1} of {len(only) or len(CLAIMS)}: {name}"
+        if before < 0:
+            shown.begin(part, {part: 1.0}, {})
+        shown.advance(part, share - max(before, 0.0))
+        begun[name] = share
+
     try:
-        for finding in findings(only, quick, seed, shown.tell):
-            shown.hide()
+        for finding in findings(only, quick, seed, tell):
+            shown.end()
             found.append(finding)
             if not json:
                 _show_finding(finding)
     finally:
-        shown.hide()
+        shown.end()
     if json:
         print(json_module.dumps([_plain(f.as_dict()) for f in found], indent=2))
     else:
         _show_summary(found)
     if not all(finding.as_expected for finding in found):
         raise SystemExit(1)
-
-
-class _Lines:
-    """A line on standard error for every claim that is begun."""
-
-    def __init__(self, chosen: int) -> None:
-        from cpsrl.theory import CLAIMS
-
-        self.total = chosen or len(CLAIMS)
-        self.begun: list[str] = []
-
-    def tell(self, name: str, share: float) -> None:
-        """Say that a claim has begun."""
-        if name not in self.begun:
-            self.begun.append(name)
-            line = f"cpsrl: claim {len(self.begun)} of {self.total}: {name}"
-            print(line, file=sys.stderr, flush=True)
-
-    def hide(self) -> None:
-        """Do nothing: lines stay."""
-
-
-class _Bar(_Lines):
-    """A bar on a terminal, which goes away while findings are printed."""
-
-    def __init__(self, chosen: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        super().__init__(chosen)
-        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.bars.add_task("", total=self.total)
-
-    def tell(self, name: str, share: float) -> None:
-        """Show how far the claim is."""
-        if name not in self.begun:
-            self.begun.append(name)
-        place = len(self.begun)
-        done = place - 1 + share
-        self.bars.update(self.task, description=f"{place}/{self.total} {name}", completed=done)
-        self.bars.start()
-
-    def hide(self) -> None:
-        """Take the bar away."""
-        self.bars.stop()
 
 
 def _show_finding(finding: "Finding") -> None:

@@ -1,15 +1,24 @@
-"""Experiments: specified, run, stored, carried on, loaded."""
+"""Experiments: specified, run, stored, carried on, loaded.
 
+An `Experiment` names environments and agents, an `Entry` each; `find_experiment` gives one that
+comes with the package or is in a TOML file. `run_experiment` runs it in a results directory, on
+threads or as `Execution` says, `continue_experiment` carries every run of a directory on, and
+`load` gives the `Runs` in it. docs/experiments.md shows them at work.
+"""
+
+from cpsrl.experiments.backends import Execution
+from cpsrl.experiments.entry import Entry
+from cpsrl.experiments.files import DamagedError
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.experiments.results import load, open_results
 from cpsrl.experiments.run import continue_experiment, run_experiment
 from cpsrl.experiments.shipped import find_experiment, shipped
-from cpsrl.experiments.spec import Entry, Experiment
-from cpsrl.experiments.store import DamagedError
+from cpsrl.experiments.spec import Experiment
 
 __all__ = [
     "DamagedError",
     "Entry",
+    "Execution",
     "Experiment",
     "continue_experiment",
     "find_experiment",

@@ -1,147 +1,141 @@
 """Where tasks are performed: threads of this machine, or a Ray cluster.
 
-A task is a chunk of steps of a group of runs. It is a pure function: whoever performs it, and
-however often, the outcome is the same, so a lost one is simply performed again.
+A task is some steps of a group of runs. It is a pure function: whoever performs it, and however
+often, the outcome is the same, so a lost one is simply performed again.
 """
 
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpsrl.checks import checked_whole
-from cpsrl.experiments.origin import Origin, origin
-from cpsrl.experiments.spec import Entry, make_agent, make_environment, tuned
-from cpsrl.experiments.store import Curves
-from cpsrl.mdp import TabularMDP
+from cpsrl.experiments.provenance import Provenance
+from cpsrl.experiments.spec import Experiment
+from cpsrl.experiments.store import Group
 from cpsrl.registry import Registry
 from cpsrl.simulation import Runs, simulate
 from cpsrl.simulation.simulate import cores
+from cpsrl.types import Ints
 
 RETRIES = 5
 """How often Ray performs a task again whose worker was lost."""
 
-Progress = Callable[[int], None]
+
+@dataclass(frozen=True)
+class Execution:
+    """How an experiment is executed; no result depends on it.
+
+    Args:
+        backend: "local", threads of this machine, or "ray", a Ray cluster.
+        jobs: how many tasks at once; as many as there are cores by default.
+        address: of a running Ray cluster ("auto" finds one); by default one is started here.
+        repair: compute damaged runs anew instead of refusing to go on.
+    """
+
+    backend: str = "local"
+    jobs: int | None = None
+    address: str | None = None
+    repair: bool = False
+
+    def open(self) -> "Backend":
+        """Return the backend, ready for tasks."""
+        if self.jobs is not None:
+            checked_whole("jobs", self.jobs, 1)
+        return BACKENDS[self.backend](self)
 
 
 @dataclass(frozen=True)
 class Task:
-    """`steps` further steps of `runs`, from `start` or from the beginning."""
+    """`steps` further steps of a group of runs, from `start` or from the beginning."""
 
-    environment: Entry
-    agent: Entry
-    runs: tuple[int, ...]
-    seed: int
-    horizon: int
-    """The steps of the experiment as specified, to which agents are tuned."""
+    experiment: Experiment
+    group: Group
     steps: int
-    record: NDArray[np.int64]
+    record: Ints
     """The steps to record, counted from the beginning of the run."""
-    start: tuple[Any, ...] | None
-    origin: Origin
+    start: tuple[dict[str, Any], ...] | None
+    provenance: Provenance
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a task gives: its points, where its runs stand now, and the time it took."""
-
-    curves: Curves
-    gain: tuple[float, ...]
-    state: tuple[Any, ...]
-    seconds: float
-
-
-def perform(task: Task, progress: Progress | None = None) -> Outcome:
-    """Perform `task` on one thread."""
-    here = origin(tuple(name for name, _ in task.origin.versions))
-    if difference := task.origin.difference(here):
-        raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
-    began = time.perf_counter()
-    agent = make_agent(task.agent)
-    rows = range(len(task.runs))
-    alike = [rows] if task.environment.per_run is None else [range(i, i + 1) for i in rows]
-    parts = []
-    for rows in alike:
-        mdp = _environment(task.environment, task.runs[rows[0]], task.seed)
-        part = simulate(
-            tuned(agent, mdp, task.horizon),
-            mdp,
-            task.steps,
-            seeds=[task.runs[i] for i in rows],
-            seed=task.seed,
-            record=task.record,
-            start=None if task.start is None else tuple(task.start[i] for i in rows),
-            threads=1,
-            progress=progress,
-        )
-        parts.append(part)
-    runs = Runs.join(parts)
-    assert runs.state is not None
-    kept = np.isin(runs.times, task.record)
-    curves = Curves(runs.times[kept], runs.regret[:, kept], runs.resamples[:, kept])
-    gain = tuple(float(g) for g in runs.gain)
-    return Outcome(curves, gain, tuple(runs.state), time.perf_counter() - began)
-
-
-@lru_cache(maxsize=64)
-def _environment(entry: Entry, run: int, seed: int) -> TabularMDP:
-    """Return an environment, kept so that what is computed of it once serves every chunk."""
-    return make_environment(entry, run, seed)
-
-
-class Pool(Protocol):
-    """A place that performs tasks."""
-
-    slots: int
-    """How many tasks it can use at once."""
-
-    def submit(self, task: Task, progress: Progress) -> "Future[Outcome]":
-        """Begin `task`; `progress` may be called with numbers of steps as they are taken."""
-
-    def close(self) -> None:
-        """Give up what is under way and let the place go."""
-
-
-BACKENDS: Registry[Pool] = Registry("backend")
+Advance = Callable[[int], None]
+"""Is called with a number of steps taken since the last call."""
 
 
 class Stopped(Exception):
     """Raised inside a task that nobody waits for any more."""
 
 
+def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None) -> Runs:
+    """Perform `task` in this thread; raise `Stopped` if another one sets `stop` `(1,)` to 1."""
+    if difference := task.provenance.difference():
+        raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
+    stop = np.zeros(1, np.int64) if stop is None else stop
+    experiment, group, n = task.experiment, task.group, len(task.group.runs)
+    alike = [range(n)] if group.environment.per_run is None else [range(i, i + 1) for i in range(n)]
+    parts = []
+    for rows in alike:
+        runs = [group.runs[i] for i in rows]
+        part = simulate(
+            experiment.agent(group.agent, group.environment, runs[0]),
+            experiment.problem(group.environment, runs[0]),
+            task.steps,
+            seeds=runs,
+            seed=experiment.seed,
+            record=task.record,
+            start=None if task.start is None else [task.start[i] for i in rows],
+            progress=advance,
+            stop=stop,
+        )
+        if stop[0]:
+            raise Stopped
+        parts.append(part)
+    found = Runs.join(parts)
+    if found.state is None:
+        raise ValueError("an agent without state() and restore(state) cannot be carried on")
+    labels = {"agent": (group.agent.called,) * n, "environment": (group.environment.called,) * n}
+    return replace(found, **labels)  # type: ignore[arg-type]
+
+
+class Backend(Protocol):
+    """A place that performs tasks."""
+
+    slots: int
+    """How many tasks it can use at once."""
+
+    def submit(self, task: Task, advance: Advance) -> "Future[Runs]":
+        """Begin `task`; `advance` may be called from any thread."""
+
+    def close(self) -> None:
+        """Give up what is under way and let the place go."""
+
+
+BACKENDS: Registry[Backend] = Registry("backend")
+
+
 @BACKENDS.add("local")
 class Threads:
     """Threads of this process; the kernels run without the interpreter lock."""
 
-    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
-        _check_jobs(jobs)
-        if address is not None:
+    def __init__(self, execution: Execution) -> None:
+        if execution.address is not None:
             raise ValueError("an address goes with the ray backend")
-        jobs = jobs or cores()
+        jobs = execution.jobs or cores()
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="cpsrl")
-        self._stop = threading.Event()
-        self.slots = jobs + 1
+        self._stop = np.zeros(1, np.int64)
+        self.slots = jobs
 
-    def submit(self, task: Task, progress: Progress) -> "Future[Outcome]":
+    def submit(self, task: Task, advance: Advance) -> "Future[Runs]":
         """Begin `task` on the next free thread."""
-
-        def advance(steps: int) -> None:
-            if self._stop.is_set():
-                raise Stopped
-            progress(steps)
-
-        return self._threads.submit(perform, task, advance)
+        return self._threads.submit(perform, task, advance, self._stop)
 
     def close(self) -> None:
-        """Stop every task at its next report of progress."""
-        self._stop.set()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Stop every task as soon as it looks; do not wait until it does."""
+        self._stop[0] = 1
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 @BACKENDS.add("ray")
@@ -151,30 +145,28 @@ class Ray:
     A task whose worker is lost is performed again by Ray itself. Only this process writes results.
     """
 
-    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
-        _check_jobs(jobs)
+    def __init__(self, execution: Execution) -> None:
         try:
             import ray
         except ModuleNotFoundError:
             raise ValueError("the ray backend needs Ray: pip install 'cpsrl[ray]'") from None
+        jobs, address = execution.jobs, execution.address
         self._ray = ray
         self._own = not ray.is_initialized()
         if self._own:
-            cores = None if address else jobs
+            own = {"log_to_driver": False, "include_dashboard": False}
             try:
-                ray.init(
-                    address=address, num_cpus=cores, log_to_driver=False, include_dashboard=False
-                )
+                ray.init(address=address, num_cpus=None if address else jobs, **own)
             except ConnectionError as error:
                 raise ValueError(f"there is no Ray cluster at {address}: {error}") from None
-        self.slots = jobs or int(ray.cluster_resources().get("CPU", 1)) + 1
-        self._perform = ray.remote(num_cpus=1, max_retries=RETRIES)(perform)
+        self.slots = jobs or int(ray.cluster_resources().get("CPU", 1))
+        self._perform = ray.remote(num_cpus=1, max_retries=RETRIES)(perform_apart)
 
-    def submit(self, task: Task, progress: Progress) -> "Future[Outcome]":
+    def submit(self, task: Task, advance: Advance) -> "Future[Runs]":
         """Begin `task` on the cluster; its steps are reported when it is done."""
-        outcome: Future[Outcome] = self._perform.remote(task).future()
-        steps = task.steps * len(task.runs)
-        outcome.add_done_callback(lambda done: None if done.exception() else progress(steps))
+        outcome: Future[Runs] = self._perform.remote(task).future()
+        steps = task.steps * len(task.group.runs)
+        outcome.add_done_callback(lambda done: None if done.exception() else advance(steps))
         return outcome
 
     def close(self) -> None:
@@ -183,6 +175,11 @@ class Ray:
             self._ray.shutdown()
 
 
-def _check_jobs(jobs: int | None) -> None:
-    if jobs is not None:
-        checked_whole("jobs", jobs, 1)
+def perform_apart(task: Task) -> Runs:
+    """Perform `task` in another process, which keeps what it has built of the experiment."""
+    return perform(replace(task, experiment=_kept(task.experiment)))
+
+
+@lru_cache(maxsize=4)
+def _kept(experiment: Experiment) -> Experiment:
+    return experiment

@@ -1,126 +1,126 @@
-"""How far an experiment has come: bars on a terminal, plain lines elsewhere."""
+"""How far a long piece of work has come: bars on a terminal, plain lines elsewhere."""
 
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
-from typing import Protocol, TextIO
+from typing import Any, TextIO
 
 LINE_SECONDS = 10.0
 
 
-class Progress(Protocol):
-    """Is told how far an experiment has come. Steps are counted over all runs of an agent."""
+class Progress:
+    """Is told how far a piece of work has come, which consists of named parts; shows nothing."""
 
-    def begin(self, totals: Mapping[str, int], done: Mapping[str, int]) -> None:
-        """Learn the steps that every agent is to take, and those it has taken before."""
+    def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
+        """Learn what is to be done, how much it is of every part, and how much was done before."""
 
-    def advance(self, agent: str, steps: int) -> None:
-        """Count `steps` further steps of `agent`; called from any thread."""
+    def advance(self, part: str, amount: float) -> None:
+        """Count a further `amount` of `part`; called from any thread."""
 
     def end(self) -> None:
         """Stop showing."""
 
 
-class Silent:
-    """Progress that nobody looks at."""
+class Bars(Progress):
+    """A bar for every part, with its speed and the time left; `transient` ones go away at the end.
 
-    def begin(self, totals: Mapping[str, int], done: Mapping[str, int]) -> None:
-        """Show nothing."""
+    Speed is measured from a part's first progress on, since what comes before it is compilation.
+    """
 
-    def advance(self, agent: str, steps: int) -> None:
-        """Show nothing."""
+    def __init__(self, unit: str = "steps", transient: bool = False) -> None:
+        self._unit, self._transient = unit, transient
+        self._bars: Any = None
 
-    def end(self) -> None:
-        """Show nothing."""
-
-
-class Bars:
-    """A bar for every agent, with steps per second and the time left."""
-
-    def begin(self, totals: Mapping[str, int], done: Mapping[str, int]) -> None:
+    def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
         """Draw the bars."""
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>4.0f}%"),
-            TextColumn("{task.fields[speed]:>14}"),
-            TimeRemainingColumn(compact=True),
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.percentage:>4.0f}%"),
+            progress.TextColumn("{task.fields[speed]:>14}"),
+            progress.TimeRemainingColumn(compact=True),
             console=Console(stderr=True),
+            transient=self._transient,
         )
         self._tasks = {
-            agent: self._bars.add_task(
-                agent, total=total, completed=done[agent], start=False, speed=""
+            part: self._bars.add_task(
+                part, total=total, completed=done.get(part, 0), start=False, speed=""
             )
-            for agent, total in totals.items()
+            for part, total in totals.items()
         }
         self._bars.start()
 
-    def advance(self, agent: str, steps: int) -> None:
-        """Move the bar of `agent`."""
-        task = self._bars.tasks[self._tasks[agent]]
+    def advance(self, part: str, amount: float) -> None:
+        """Move the bar of `part`."""
+        task = self._bars.tasks[self._tasks[part]]
         if task.start_time is None:
             self._bars.start_task(task.id)
-        speed = f"{_short(task.speed)} steps/s" if task.speed else ""
-        self._bars.update(task.id, advance=steps, speed=speed)
+        speed = f"{short(task.speed)} {self._unit}/s" if task.speed and self._unit else ""
+        self._bars.update(task.id, advance=amount, speed=speed)
 
     def end(self) -> None:
         """Leave the bars as they are."""
-        self._bars.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
 
-class Lines:
-    """A line every ten seconds, and one when an agent is done."""
+class Lines(Progress):
+    """A line every ten seconds, and one when a part is done; speed is measured as in `Bars`.
 
-    def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file or sys.stderr
+    Without a `unit`, neither parts that are done nor speeds are mentioned.
+    """
+
+    def __init__(self, unit: str = "steps", file: TextIO | None = None) -> None:
+        self._unit, self._file = unit, file or sys.stderr
         self._lock = threading.Lock()
 
-    def begin(self, totals: Mapping[str, int], done: Mapping[str, int]) -> None:
+    def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
         """Say what is to be done."""
-        self._totals, self._done = dict(totals), Counter(done)
-        self._before = sum(done.values())
-        self._began = self._last = time.monotonic()
-        left = sum(totals.values()) - self._before
-        self._say(f"{_short(left)} steps to take, {len(totals)} agents")
+        self._totals, self._done = dict(totals), dict.fromkeys(totals, 0.0) | dict(done)
+        self._before, self._began = sum(done.values()), time.monotonic()
+        self._last = self._began
+        self._first: tuple[float, float] | None = None
+        self._say(what)
 
-    def advance(self, agent: str, steps: int) -> None:
+    def advance(self, part: str, amount: float) -> None:
         """Count, and say how far it has come if it is time to."""
         with self._lock:
-            self._done[agent] += steps
-            now = time.monotonic()
-            if self._done[agent] >= self._totals[agent]:
-                self._say(f"{agent}: done")
+            self._done[part] += amount
+            now, taken = time.monotonic(), sum(self._done.values())
+            first, before = self._first = self._first or (now, taken)
+            if self._unit and self._done[part] >= self._totals[part]:
+                self._say(f"{part}: done")
             elif now - self._last >= LINE_SECONDS:
-                self._last = now
-                taken, total = sum(self._done.values()), sum(self._totals.values())
-                speed = (taken - self._before) / (now - self._began)
-                self._say(
-                    f"{taken / total:.0%} at {now - self._began:.0f} s: {agent} "
-                    f"{self._done[agent] / self._totals[agent]:.0%}, {_short(speed)} steps/s, "
-                    f"{(total - taken) / speed:.0f} s left"
-                )
+                self._last, total = now, sum(self._totals.values())
+                words = [f"{taken / total:.0%} at {now - self._began:.0f} s"]
+                words.append(f"{part} {self._done[part] / self._totals[part]:.0%}")
+                if taken > before and now > first:
+                    speed = (taken - before) / (now - first)
+                    words += [f"{short(speed)} {self._unit}/s"] if self._unit else []
+                    words.append(f"{(total - taken) / speed:.0f} s left")
+                self._say(", ".join(words))
 
     def end(self) -> None:
         """Say how long it took."""
-        taken = sum(self._done.values()) - self._before
-        seconds = time.monotonic() - self._began
-        self._say(f"{_short(taken)} steps in {seconds:.1f} s")
+        if self._unit:
+            taken = sum(self._done.values()) - self._before
+            self._say(f"{short(taken)} {self._unit} in {time.monotonic() - self._began:.1f} s")
 
     def _say(self, line: str) -> None:
         print(f"cpsrl: {line}", file=self._file, flush=True)
 
 
-def shown_progress() -> Progress:
+def shown_progress(unit: str = "steps", transient: bool = False) -> Progress:
     """Return bars if standard error is a terminal, and plain lines otherwise."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Bars(unit, transient) if sys.stderr.isatty() else Lines(unit)
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
+    """Return a number as a person writes it: 20k, 1.5M."""
     for size, mark in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{mark}"

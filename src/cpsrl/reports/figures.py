@@ -1,4 +1,4 @@
-"""Figures: every function draws into the axes it is given; `save` writes them with their origin.
+"""Figures: every function draws into the axes it is given; `save` writes them with what made them.
 
 Colours are those of Okabe and Ito (2008), told apart with any colour vision; every agent also has
 a line style of its own, for print in grey. The same agent looks the same in every panel.
@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from scipy.optimize import isotonic_regression
 
 from cpsrl.reports import statistics
 from cpsrl.simulation import Runs
@@ -181,14 +182,14 @@ def regret_against_gamma(
 
 
 def save(
-    figure: Figure, stem: Path, origin: Mapping[str, str], formats: Sequence[str] = FORMATS
+    figure: Figure, stem: Path, source: Mapping[str, str], formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Write `figure` to `stem` with every ending in `formats`; return the paths.
 
-    `origin` (the command, the versions, ...) goes into every file's metadata. The same figure gives
+    `source` (the command, the versions, ...) goes into every file's metadata. The same figure gives
     the same bytes: no dates.
     """
-    text = "; ".join(f"{key}: {value}" for key, value in origin.items())
+    text = "; ".join(f"{key}: {value}" for key, value in source.items())
     metadata: dict[str, dict[str, str | None]] = {
         "png": {"Software": "cpsrl", "Title": stem.name, "Description": text},
         "pdf": {"Creator": "cpsrl", "Title": stem.name, "Subject": text, "CreationDate": None},
@@ -240,22 +241,12 @@ def _label_ends(
 def _spread(heights: Any, gap: float) -> Any:
     """Return places at least `gap` apart, in the order of `heights` and as near to them as can be.
 
-    The least-squares answer is isotonic regression of the heights less their rank times the gap:
-    neighbours that want to cross are pooled at their mean.
+    The least-squares answer is isotonic regression of the heights less their rank times the gap.
     """
-    order = np.argsort(heights)
-    blocks: list[list[float]] = []
-    for rank, height in enumerate(np.asarray(heights)[order]):
-        blocks.append([height - rank * gap, 1])
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            mean, size = blocks.pop()
-            blocks[-1] = [
-                (blocks[-1][0] * blocks[-1][1] + mean * size) / (blocks[-1][1] + size),
-                blocks[-1][1] + size,
-            ]
-    pooled = np.repeat([mean for mean, _ in blocks], [int(size) for _, size in blocks])
-    placed = np.empty(len(order))
-    placed[order] = pooled + np.arange(len(order)) * gap
+    order, ranks = np.argsort(heights), np.arange(len(heights))
+    placed = np.array(heights, dtype=np.float64)
+    if len(placed):
+        placed[order] = isotonic_regression(placed[order] - ranks * gap).x + ranks * gap
     placed -= max(0.0, placed.max(initial=0.0) - 1)
     return placed + max(0.0, -placed.min(initial=0.0))
 

@@ -48,7 +48,7 @@ def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
         return []
     labels: dict[str, list[str]] = {}
     for entry in experiment.all_agents:
-        labels.setdefault(entry.name, []).append(str(entry.label))
+        labels.setdefault(entry.name, []).append(entry.called)
     found = []
     for environment in runs.environments:
         here = runs.select(environment=environment)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpsrl.experiments import Experiment, load, open_results
+from cpsrl.experiments import Experiment, open_results
 from cpsrl.experiments.results import Results
 from cpsrl.reports import figures, paper
 from cpsrl.reports.summary import Row, counted, markdown, summary
@@ -32,7 +32,7 @@ def report(
     Without `formats`, the summary alone is written.
     """
     results = open_results(directory)
-    runs = load(directory, states=False)
+    runs = results.load(states=False)
     out = Path(out) if out is not None else results.directory / "report"
     try:
         rows = summary(runs)
@@ -43,7 +43,7 @@ def report(
     lines = [f"# {results.experiment.name}", "", results.experiment.description, "", markdown(rows)]
     if found:
         lines += ["## The paper's claims", "", *(f"- {finding}" for finding in found), ""]
-    lines += [f"{key}: {value}  " for key, value in origin_text(results).items()]
+    lines += [f"{key}: {value}  " for key, value in made_by(results).items()]
     table = out / "summary.md"
     out.mkdir(parents=True, exist_ok=True)
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -52,7 +52,7 @@ def report(
 
 def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> list[Path]:
     """Draw every figure that fits the experiment; return the paths."""
-    origin = origin_text(results)
+    source = made_by(results)
     paths = []
     with figures.style():
         for number, environment in enumerate(runs.environments, start=1):
@@ -67,15 +67,15 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             runs_each = counted(Counter(here.agent).values())
             linear.set_title(f"mean of {runs_each} runs, 95% bands")
             logarithmic.set_title("logarithmic axes")
-            paths += figures.save(figure, out / f"regret{suffix}", origin, formats)
+            paths += figures.save(figure, out / f"regret{suffix}", source, formats)
             figure, (ax,) = figures.panels(1, width=6.4, height=1.2 + 0.42 * len(here.agents))
             figures.final_regrets(ax, here)
             figure.suptitle(environment, x=0.01, horizontalalignment="left")
-            paths += figures.save(figure, out / f"final{suffix}", origin, formats)
+            paths += figures.save(figure, out / f"final{suffix}", source, formats)
         gammas = {
-            str(entry.label): float(entry.options["gamma"])
+            entry.called: float(entry.options["gamma"])
             for entry in results.experiment.all_agents
-            if isinstance(entry.options.get("gamma"), float) and str(entry.label) in runs.agents
+            if isinstance(entry.options.get("gamma"), float) and entry.called in runs.agents
         }
         if len(set(gammas.values())) > 2:
             everywhere = [runs.select(environment=environment) for environment in runs.environments]
@@ -84,12 +84,13 @@ def draw(results: Results, runs: Runs, out: Path, formats: Sequence[str]) -> lis
             for ax, here in zip(axes, shown, strict=True):
                 figures.regret_against_gamma(ax, here, gammas)
                 ax.set_title(here.environments[0])
-            paths += figures.save(figure, out / "gamma", origin, formats)
+            paths += figures.save(figure, out / "gamma", source, formats)
     return paths
 
 
-def origin_text(results: Results) -> dict[str, str]:
+def made_by(results: Results) -> dict[str, str]:
     """Return the command and the versions that made the results, for figures and summaries."""
-    versions = ", ".join(f"{name} {version}" for name, version in results.origin.versions)
+    then = results.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in then.versions.items())
     commands = " && ".join(entry["command"] for entry in results.commands)
-    return {"command": commands, "versions": versions, "cpu": results.origin.cpu}
+    return {"command": commands, "versions": versions, "cpu": then.cpu}

@@ -19,19 +19,13 @@ class Row:
     runs: int
     steps: int
     regret: Interval
-    standard_error: float
     median: float
-    low: float
-    """The tenth percentile of the runs."""
-    high: float
-    """The ninetieth percentile of the runs."""
     exponent: Interval
     """Growth of the mean regret over the last decade of steps: regret ~ t^exponent."""
     last_tenth: Interval
     """Regret per step over the last tenth of the steps."""
     linear: float
     """Share of the runs whose regret is still linear."""
-    resamples: float
 
 
 def summary(runs: Runs) -> list[Row]:
@@ -43,7 +37,6 @@ def summary(runs: Runs) -> list[Row]:
         for agent in runs.select(environment=environment).agents:
             one = runs.select(environment=environment, agent=agent)
             final = one.regret[:, -1]
-            low, median, high = np.quantile(final, [0.1, 0.5, 0.9])
             rows.append(
                 Row(
                     environment=environment,
@@ -51,14 +44,10 @@ def summary(runs: Runs) -> list[Row]:
                     runs=len(final),
                     steps=int(one.times[-1]),
                     regret=statistics.mean(final),
-                    standard_error=statistics.standard_error(final),
-                    median=float(median),
-                    low=float(low),
-                    high=float(high),
+                    median=float(np.median(final)),
                     exponent=statistics.growth_exponent(one.times, one.regret),
                     last_tenth=statistics.mean(statistics.last_tenth(one.times, one.regret)),
                     linear=float(statistics.still_linear(one.times, one.regret, one.gain).mean()),
-                    resamples=float(one.resamples[:, -1].mean()),
                 )
             )
     return rows

@@ -100,6 +100,13 @@ class Runs:
             ]
         )
 
+    def at(self, times: Ints) -> "Runs":
+        """Return the same rows at those of `times` that were recorded."""
+        kept = np.isin(self.times, times)
+        names = ("regret", "resamples", "discounted_regret")
+        points = {n: v[:, kept] for n in names if (v := getattr(self, n)) is not None}
+        return replace(self, times=self.times[kept], **points)
+
     def _rows(self, rows: list[int]) -> "Runs":
         picked: dict[str, Any] = {}
         for name in _BY_ROW:
@@ -134,6 +141,20 @@ class Runs:
                 joined[name] = np.concatenate(values)
         return replace(first, **joined)
 
+    def then(self, later: "Runs") -> "Runs":
+        """Return these points followed by the `later` ones of the same rows, which go on from here.
+
+        What `simulate` keeps on request only is left out.
+        """
+        if not np.array_equal(self.seeds, later.seeds) or self.agent != later.agent:
+            raise ValueError("the later points are those of other runs")
+        points = {
+            name: np.concatenate([getattr(self, name), getattr(later, name)], axis=-1)
+            for name in ("times", "regret", "resamples")
+        }
+        rest = dict.fromkeys(("resample_times", "trajectory", "discounted_regret"))
+        return replace(later, **points, **rest)  # type: ignore[arg-type]
+
     def to_pandas(self) -> Any:
         """Return the curves as a pandas data frame in long form."""
         import pandas
@@ -162,11 +183,12 @@ _BY_ROW = tuple(f.name for f in fields(Runs) if f.name not in ("times", "seed"))
 
 
 def record_steps(record: Any, steps: int, first: int = 1) -> Ints:
-    """Return which of the steps first, ..., first + steps - 1 are recorded; the last one always is.
+    """Return which of the steps first, ..., first + steps - 1 are recorded.
 
     Args:
         record: a stride k (the multiples of k), "log" (a grid with 32 points a decade, anchored at
-            step 1), an array of steps, or None for a stride that gives about 200 points.
+            step 1), or None for a stride that gives about 200 points, each with the last step as
+            well; or an array of exactly the steps to record.
         steps: how many steps are taken.
         first: the first of them.
     """
@@ -177,12 +199,12 @@ def record_steps(record: Any, steps: int, first: int = 1) -> Ints:
         if record != "log":
             raise unknown("record", record, ("log",))
         points = np.arange(int(np.ceil(LOG_POINTS * np.log10(last))) + 1)
-        wanted = np.rint(10.0 ** (points / LOG_POINTS)).astype(np.int64)
+        wanted = np.append(np.rint(10.0 ** (points / LOG_POINTS)), last)
     elif isinstance(record, int | np.integer) and not isinstance(record, bool):
         if record < 1:
             raise ValueError(f"record must be a stride of at least 1, not {record}")
         begin = -(-first // int(record)) * int(record)
-        wanted = np.arange(begin, last + 1, int(record), dtype=np.int64)
+        wanted = np.append(np.arange(begin, last + 1, int(record)), last)
     else:
         wanted = np.asarray(record)
         if wanted.size == 0:
@@ -192,5 +214,4 @@ def record_steps(record: Any, steps: int, first: int = 1) -> Ints:
                 'record must be a stride, "log", or an array of steps, which count from 1; '
                 f"not {record!r}"
             )
-    inside = wanted[(wanted >= first) & (wanted <= last)]
-    return np.unique(np.append(inside, last)).astype(np.int64)
+    return np.unique(wanted[(wanted >= first) & (wanted <= last)]).astype(np.int64)

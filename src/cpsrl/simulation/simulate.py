@@ -56,8 +56,8 @@ def simulate(
         steps: how many steps every run takes.
         seeds: a number n (runs 0, ..., n - 1), or a list of run numbers.
         seed: the root seed of all randomness.
-        record: which steps to record: a stride, "log", an array of steps, or None for a stride that
-            gives about 200 points. The last step is always recorded.
+        record: which steps to record: a stride, "log", or None for a stride that gives about 200
+            points, each with the last step as well; or an array of exactly the steps to record.
         start: the `state` of earlier runs; these go on for `steps` further steps.
         threads: how many threads; None takes one per core.
         progress: called now and then with the number of steps taken since the last call.
