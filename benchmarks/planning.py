@@ -189,7 +189,7 @@ def trial(row: Row, make: Callable[[], Solver], truth: Answer) -> Solver:
         solver = make()
         answer = solver()
     if isinstance(answer, PolicyAnswer):
-        answer = cpsrl.discounted_value(row.mdp, np.array(answer), row.gamma)
+        answer = cpsrl.planning.discounted_value(row.mdp, np.array(answer), row.gamma)
     distance = float(np.abs(answer - truth).max())
     if distance > AGREE:
         raise ArithmeticError(f"wrong by {distance:.1e}")

@@ -55,7 +55,7 @@ def agents(rounds: int) -> Table:
         "Continuing PSRL": cpsrl.ContinuingPSRL(GAMMA),
         "TSDE": cpsrl.TSDE(),
         "DS-PSRL": cpsrl.DSPSRL(),
-        "optimal policy, no learning": cpsrl.OptimalAgent(),
+        "optimal policy, no learning": cpsrl.agents.OptimalAgent(),
     }
     steps, seeds = 100_000, 50
     table = _table("RiverSwim-6, 50 seeds x 100,000 steps", "agent", "ns a step", "at most")

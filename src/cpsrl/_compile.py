@@ -127,7 +127,7 @@ def specialised(template: F, **parts: Any) -> F:
 
 def _folder(function: Callable[..., Any]) -> Path:
     """Return where compiled code is kept: for one from elsewhere, by a fingerprint of its code."""
-    ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    ours = (function.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
     return KERNEL_CACHE if ours else KERNEL_CACHE / _digest(function)
 
 

@@ -67,6 +67,8 @@ class Rule:
     """The test of a rule that looks at the data."""
     words: ClassVar[str] = ""
     """The label; braces take the value of an option."""
+    horizon: int | None = None
+    """The number of steps that the rule is tuned to, if it is to one."""
 
     @property
     def label(self) -> str:
@@ -276,6 +278,19 @@ class CountDoubling(Rule):
     def stops(t: int, began: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
         """Return whether step t begins a new pseudo-episode."""
         return visits - before >= max(1, before)
+
+
+def asked(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
+    """Return what `rule.arrays` gives, or raise if that is not what it should be."""
+    resample, gamma = rule.arrays(first, n, rng)
+    coins, gammas = np.asarray(resample), np.asarray(gamma)
+    right = coins.dtype == np.bool_ and coins.shape == (n,)
+    if not right or gammas.dtype != np.float64 or gammas.shape not in ((), (n,)):
+        raise ValueError(
+            f"the rule {rule.label!r} must give {n} booleans and {n} floats or one, not "
+            f"{coins.dtype} {coins.shape} and {gammas.dtype} {gammas.shape}"
+        )
+    return coins, gammas if gammas.ndim else float(gammas)
 
 
 def checked_rule(rule: Any) -> Rule:

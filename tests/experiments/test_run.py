@@ -149,9 +149,7 @@ def test_carrying_on_keeps_the_horizon_that_was_tuned_to(experiment, undisturbed
     continue_experiment(tmp_path / "r", 600)
     runs = load(tmp_path / "r")
     assert runs.agents[0] == "Continuing PSRL, horizon T=600"
-    assert {
-        state["spec"]["rule"]["horizon"] for state in runs.select(agent=runs.agents[0]).state
-    } == {600}
+    assert {state["horizon"] for state in runs.select(agent=runs.agents[0]).state} == {600}
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -147,7 +147,7 @@ def test_python_objects_that_fit_into_no_file_are_refused():
         ({"agents": [Entry("tsde", {"label": "x"})]}, "'label' is a part of the entry itself"),
         ({"agents": [Entry("tsde", grid={"belief": {1.0}})]}, "grid.belief must be.*set objects"),
         (
-            {"agents": [Entry("tsde", grid={"prior": None})]},
+            {"agents": [Entry("tsde", grid={"belief": None})]},
             "grid.belief must be.*NoneType objects",
         ),
         ({"seeds": 2.5}, "seeds must be a number or a list of run numbers: 2.5"),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl import FeatureSizes
 from cpsrl.agents import AGENTS, start
 from cpsrl.networks import DQN, BootstrappedDQN, Members, ValueSampling
 from cpsrl.objectives import Average, Discounted
@@ -18,6 +17,7 @@ from cpsrl.resampling import (
     Never,
     TSDEStops,
 )
+from cpsrl.sizes import FeatureSizes
 
 pytest.importorskip("jax")
 
@@ -281,7 +281,7 @@ def test_settings_that_cannot_be_are_refused(options, message):
 
 def test_a_belief_of_tables_is_refused():
     with pytest.raises(ValueError, match="belief must be one of networks"):
-        ValueSampling(belief=cpsrl.Prior())
+        ValueSampling(belief=cpsrl.Dirichlet())
 
 
 def test_an_unknown_option_gets_the_nearest_right_one():

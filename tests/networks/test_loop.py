@@ -82,7 +82,6 @@ def test_the_live_agent_does_the_same_step_by_step(spec, mdp):
     gain = runs.gain[0] * runs.times
     np.testing.assert_array_equal(runs.regret[0], gain - recorder.tape.reward_sums)
     state = runs.state[0]
-    owned = {"spec": state["spec"], "streams": state["streams"]}
     assert equal(live.agent.state(), state["agent"] | owned, rounding=True)
 
 
@@ -192,7 +191,7 @@ def test_a_compiled_run_goes_on_live():
     more = simulate(spec, RIVER, 30, seeds=1, start=runs.state, trajectory=True)
     state = runs.state[0]
     live = begun(spec, RIVER, run=9)
-    live.agent.restore({**state["agent"], "spec": state["spec"], "streams": state["streams"]})
+    live.agent.restore(state["agent"])
     live.simulator.state, live.step = state["environment_state"], 40
     path = went_on(live, readable.advance, 30, trajectory=True).trajectory(live.simulator.state)
     np.testing.assert_array_equal(path["actions"], more.trajectory[0]["actions"])

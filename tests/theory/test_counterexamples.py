@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from cpsrl import (
-    TabularMDP,
-    classify,
-    gain_and_bias,
-    reward_averaging_time,
-    solve_average,
-    solve_discounted,
-    span,
-)
+from cpsrl import TabularMDP, solve_average, solve_discounted, span
+from cpsrl.planning import classify, gain_and_bias, reward_averaging_time
 from cpsrl.theory import COUNTEREXAMPLES, counterexample
 from cpsrl.theory.counterexamples import dive, path
 

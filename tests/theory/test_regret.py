@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cpsrl import ContinuingPSRL, discounted_value, environment, simulate, solve_average
+from cpsrl import ContinuingPSRL, environment, simulate, solve_average
+from cpsrl.planning import discounted_value
 from cpsrl.theory import decompose
 from cpsrl.theory.regret import expected_regret
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cpsrl import TabularMDP, classify
+from cpsrl import TabularMDP
+from cpsrl.planning import classify
 from cpsrl.theory.search import RATIOS, climb, random_mdp, ratios
 
 

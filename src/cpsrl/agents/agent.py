@@ -25,6 +25,11 @@ class Agent:
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages beyond the package's own on which the agent's numbers depend."""
 
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the agent is tuned to, if it is to one."""
+        return None
+
     def resolve(self, problem: Any, steps: int | None) -> Self:
         """Return the agent tuned to `problem` and, if it asks for it, to a horizon of `steps`."""
         return self

@@ -46,6 +46,7 @@ from cpsrl.resampling import (
     FixedLength,
     Rule,
     TSDEStops,
+    asked,
     checked_rule,
 )
 from cpsrl.seeding import Streams
@@ -140,31 +141,19 @@ class Ahead:
         assert first >= self.first, "a rule is not asked for steps that are long past"
         begin = first - (first - 1) % AHEAD
         last = end - 1 - (end - 2) % AHEAD
-        parts, reached = [], begin
+        parts, reached, rng = [], begin, self.streams.rule
         if len(self.resample):
             reached = self.first + len(self.resample)
             parts.append(self.steps(begin, reached - begin))
         if last > reached:
-            parts.append(self._asked(reached, last - reached))
-        self.stream = self.streams.rule.bit_generator.state
-        parts.append(self._asked(last, AHEAD))
+            parts.append(asked(self.rule, reached, last - reached, rng))
+        self.stream = rng.bit_generator.state
+        parts.append(asked(self.rule, last, AHEAD, rng))
         self.resample = np.concatenate([resample for resample, _ in parts])
         self.gamma = parts[-1][1]
         if not all(isinstance(gamma, float) for _, gamma in parts):
             self.gamma = np.concatenate([np.broadcast_to(g, r.shape) for r, g in parts])
         self.first = begin
-
-    def _asked(self, first: int, n: int) -> Arrays:
-        resample, gamma = self.rule.arrays(first, n, self.streams.rule)
-        coins = np.asarray(resample)
-        right = coins.dtype == np.bool_ and coins.shape == (n,)
-        gammas = np.asarray(gamma)
-        if not right or gammas.dtype != np.float64 or gammas.shape not in ((), (n,)):
-            raise ValueError(
-                f"the rule {self.rule.label!r} must give {n} booleans and {n} floats or one, not "
-                f"{coins.dtype} {coins.shape} and {gammas.dtype} {gammas.shape}"
-            )
-        return coins, gammas if gammas.ndim else float(gammas)
 
 
 class PSRLAgent(LiveAgent):
@@ -430,6 +419,11 @@ class PSRL(Agent):
             )
         if not self.label:
             object.__setattr__(self, "label", _label(self.rule, self.objective))
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the agent is tuned to, if it is to one."""
+        return self.rule.horizon
 
     def resolve(self, problem: TabularMDP | Sizes, steps: int | None) -> "PSRL":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""

@@ -30,7 +30,7 @@ from cpsrl.networks.belief import NetworkBelief, checked_belief
 from cpsrl.networks.environment import Environment, check_registered, observe
 from cpsrl.networks.members import Members
 from cpsrl.objectives import Discounted, Objective, checked_objective
-from cpsrl.resampling import Bernoulli, Never, Rule, checked_rule
+from cpsrl.resampling import Bernoulli, Never, Rule, asked, checked_rule
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes
 from cpsrl.types import Bools, Floats, Ints
@@ -121,6 +121,11 @@ class ValueSampling(Agent):
         apart = self.rule.has_gamma and self.objective.gamma is not None
         ending = f", {self.objective.label}" if apart else ""
         return f"{self.belief.label}, {self.rule.label}{ending}"
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the agent is tuned to, if it is to one."""
+        return self.rule.horizon
 
     def resolve(self, problem: Problem, steps: int | None) -> "ValueSampling":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
@@ -332,10 +337,12 @@ class ValueSamplingAgent(LiveAgent):
         Minibatches are drawn with replacement from what the replay holds after each step.
         """
         spec, streams, belief = self.spec, self.streams, self.spec.belief
-        resample, gamma = spec.rule.arrays(self.step, n, streams.rule)
+        resample, gamma = asked(spec.rule, self.step, n, streams.rule)
         drawn = np.flatnonzero(resample)
         begun = np.searchsorted(drawn, np.arange(n), side="right")
-        gammas = [spec.objective.planning_gamma(float(own)) for own in gamma[drawn]]
+        gammas = [
+            spec.objective.planning_gamma(float(own)) for own in np.broadcast_to(gamma, n)[drawn]
+        ]
         index = np.concatenate([self.index, belief.draw_index(streams.belief, len(drawn))])[begun]
         gamma = np.array([self.gamma, *gammas])[begun]
         self.index, self.gamma = index[-1:].copy(), float(gamma[-1])

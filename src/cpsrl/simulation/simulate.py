@@ -76,7 +76,7 @@ def simulate(
     if start is not None:
         _check_states(start, numbers, seed, mdp)
     marks = record_steps(record, steps, 1 if start is None else start[0]["step"] + 1)
-    horizon = steps if start is None else start[0]["horizon"]
+    horizon = steps if start is None else start[0]["horizon"] or steps
     spec = agent.resolve(mdp, horizon) if isinstance(agent, Agent) else agent
     runs = _begin(spec, mdp, seed, numbers, start)
     watch = _discounted_loss(runs[0], mdp) if discounted_regret else None
@@ -116,7 +116,7 @@ def simulate(
         environment=(mdp.name,) * len(runs),
         gain=gain,
         seed=seed,
-        state=partial(_states, runs, numbers, seed, horizon),
+        state=partial(_states, runs, numbers, seed, spec),
         resample_times=tuple(r.resample_times for r in recorders) if resample_times else None,
         trajectory=tuple(
             r.trajectory(run.simulator.state) for r, run in zip(recorders, runs, strict=True)
@@ -244,7 +244,8 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
                 f"{run} of seed {seed}"
             )
         checked_whole("the step of the state", state["step"], 1)
-        checked_whole("the horizon of the state", state["horizon"], 1)
+        if state["horizon"] is not None:
+            checked_whole("the horizon of the state", state["horizon"], 1)
         checked_index("the environment's state", state["environment_state"], mdp.n_states)
         gain = checked_number("the gain of the state", state["gain"])
         checked_number("the reward sum of the state", state["reward_sum"])
@@ -263,10 +264,10 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
 
 
 def _states(
-    runs: list[Run], numbers: list[int], seed: int, horizon: int
+    runs: list[Run], numbers: list[int], seed: int, spec: Any
 ) -> tuple[dict[str, Any], ...] | None:
     """Return what each run needs to go on; None where the agents do not say."""
-    states = []
+    horizon, states = spec.horizon if isinstance(spec, Agent) else None, []
     for run, number in zip(runs, numbers, strict=True):
         mine = isinstance(run.agent, LiveAgent)
         able = mine or all(callable(getattr(run.agent, n, None)) for n in ("state", "restore"))
