@@ -340,9 +340,8 @@ class ValueSamplingAgent(LiveAgent):
         resample, gamma = asked(spec.rule, self.step, n, streams.rule)
         drawn = np.flatnonzero(resample)
         begun = np.searchsorted(drawn, np.arange(n), side="right")
-        gammas = [
-            spec.objective.planning_gamma(float(own)) for own in np.broadcast_to(gamma, n)[drawn]
-        ]
+        own = np.broadcast_to(gamma, n)[drawn]
+        gammas = [spec.objective.planning_gamma(float(gamma)) for gamma in own]
         index = np.concatenate([self.index, belief.draw_index(streams.belief, len(drawn))])[begun]
         gamma = np.array([self.gamma, *gammas])[begun]
         self.index, self.gamma = index[-1:].copy(), float(gamma[-1])
