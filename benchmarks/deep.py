@@ -62,7 +62,7 @@ def torch_loop(mdp: TabularMDP, steps: int) -> float:
     optimisers = [torch.optim.Adam(member.trained.parameters(), lr=1e-3) for member in members]
     x, next_x = np.zeros((2, steps, features.shape[1]), np.float32)
     actions, rewards = np.zeros(steps, np.int64), np.zeros(steps, np.float32)
-    simulator, active = mdp.start(), 0
+    simulator, active = mdp.simulator(), 0
     began = time.perf_counter()
     for t in range(steps):
         if t == 0 or rng.random() >= GAMMA:

@@ -29,10 +29,10 @@ def start(rows, columns):
     return mdp, cpsrl.start(cpsrl.ContinuingPSRL({GAMMA}), mdp)
 
 _, small = start(12, 12)
-small.resample({GAMMA})  # compiles
+small.resample()  # compiles
 
 mdp, agent = start(*map(int, sys.argv[1:]))
-world = mdp.start()
+world = mdp.simulator()
 for t in range({STEPS}):
     state = world.state
     action = (state + t) % 4
@@ -42,12 +42,12 @@ for t in range({STEPS}):
 sample = whole = float("inf")
 for _ in range({ROUNDS}):
     began = time.perf_counter()
-    model = agent.posterior.sample(agent.streams.belief)
+    model = agent.belief.sample(agent.streams.belief)
     drawn = time.perf_counter()
     entries = model.csr.nnz
     del model
     again = time.perf_counter()
-    agent.resample({GAMMA})
+    agent.resample()
     sample, whole = min(sample, drawn - began), min(whole, time.perf_counter() - again)
 print(json.dumps({{
     "pairs": mdp.n_states * mdp.n_actions,

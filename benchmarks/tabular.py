@@ -8,11 +8,14 @@ Three programs of one algorithm, Continuing PSRL with gamma = .99 and the defaul
     textbook  NumPy as one would first write it: `rng.dirichlet` row by row, value iteration to
               1e-6, a coin at every step
 
-Also: TSDE and DS-PSRL, two threads against one, and the first call of a new process. Times are the
-best of the rounds, after compilation; a ratio is the peer's time a step divided by ours.
+Also: TSDE and DS-PSRL, many short runs, a live agent, a belief in plain NumPy, two threads against
+one, and the first call of a new process. Times are the best of the rounds, after compilation; a
+ratio is the peer's time a step divided by ours. With the sources of another version of the package,
+both run the agents in turn, a process each.
 
-    python benchmarks/tabular.py            # about two minutes
-    python benchmarks/tabular.py --quick    # half a minute
+    python benchmarks/tabular.py                         # about three minutes
+    python benchmarks/tabular.py --quick                 # a minute
+    python benchmarks/tabular.py --before ../old/src     # this version against another
 """
 
 # ruff: noqa: E402 - the number of threads is read when NumPy is imported
@@ -23,10 +26,12 @@ import os
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import rich.box
@@ -41,10 +46,16 @@ GAMMA = 0.99
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter runs")
-    quick = parser.parse_args().quick
+    parser.add_argument("--before", help="folder with the sources of another version")
+    options = parser.parse_args()
+    quick = options.quick
     console = Console(width=110, highlight=False)
+    if options.before:
+        console.print(versions(options.before, 10 if quick else 40))
+        return
     console.print(agents(7 if quick else 15))
     console.print(peers(3 if quick else 7, 4 if quick else 1))
+    console.print(loops(3 if quick else 9))
     console.print(processes(7 if quick else 15))
 
 
@@ -103,6 +114,125 @@ def peers(rounds: int, shorter: int) -> Table:
             *(f"{ns[key]:,.0f} ({ns[key] / ns['ours']:,.1f})" for key in ("tuned", "textbook")),
         )
     return table
+
+
+VERSION = """
+import json, sys, time
+import cpsrl
+river = cpsrl.environment("riverswim")
+rivals = {"DS-PSRL": cpsrl.DSPSRL(), "TSDE": cpsrl.TSDE()}
+rivals["gamma = .99"] = cpsrl.ContinuingPSRL(0.99)
+for agent in rivals.values():
+    cpsrl.simulate(agent, river, 1000, 2, threads=1)
+print("ready", flush=True)
+for line in sys.stdin:
+    began = time.perf_counter()
+    cpsrl.simulate(rivals[json.loads(line)], river, 100_000, 50, threads=1)
+    print(time.perf_counter() - began, flush=True)
+"""
+
+
+def versions(before: str, rounds: int) -> Table:
+    """Return the table of this version against the one with the sources `before`."""
+    table = _table(
+        "RiverSwim-6, 50 seeds x 100,000 steps, ns a step", "agent", "before", "now", "share"
+    )
+    sources = {"before": before, "now": os.path.dirname(os.path.dirname(cpsrl.__file__))}
+    programs = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", VERSION],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        for name, path in sources.items()
+    }
+    for program in programs.values():
+        assert program.stdout is not None
+        program.stdout.readline()
+
+    def run(program: "subprocess.Popen[str]", agent: str) -> float:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(json.dumps(agent) + "\n")
+        program.stdin.flush()
+        return float(program.stdout.readline()) / 50 / 100_000 * 1e9
+
+    for agent in ("DS-PSRL", "TSDE", "gamma = .99"):
+        best = dict.fromkeys(programs, np.inf)
+        for _ in range(rounds):
+            for name, program in programs.items():
+                best[name] = min(best[name], run(program, agent))
+        share = best["now"] / best["before"]
+        table.add_row(agent, f"{best['before']:.1f}", f"{best['now']:.1f}", f"{share:.2f}")
+    for program in programs.values():
+        program.kill()
+    return table
+
+
+class FixedModel:
+    """A live belief whose own work takes no time: what is left is the pause."""
+
+    def __init__(self, problem: Any) -> None:
+        self.model = np.full((6, 2, 6), 1 / 6), np.tri(6, 2)
+
+    def observe_many(self, *transitions: Any) -> None:
+        pass
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return self.model
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Paused(cpsrl.Belief):
+    """A belief that brings no compiled functions."""
+
+    def start(self, problem: Any) -> FixedModel:
+        return FixedModel(problem)
+
+
+def loops(rounds: int) -> Table:
+    """Return the table of short runs, of a live agent and of a belief that the loop pauses for."""
+    table = _table("RiverSwim-6, microseconds", "what", "measured", "at most")
+    river = cpsrl.environment("riverswim")
+    runs = 10_000
+    many = _ours(cpsrl.ContinuingPSRL(GAMMA), river, 100, runs)
+    seconds = _best({"many": many}, rounds)["many"]
+    table.add_row("a run of 100 steps, of 10,000", f"{seconds / runs * 1e6:.0f}", "100")
+    for agent in (cpsrl.ContinuingPSRL(GAMMA), cpsrl.TSDE()):
+        live = cpsrl.start(agent, cpsrl.Sizes(6, 2))
+        best = min(_live(live, river.simulator(), 2000) for _ in range(4 * rounds))
+        table.add_row(f"live act + observe, {agent.label}", f"{best:.1f}", "8")
+    paused = cpsrl.PSRL(cpsrl.Bernoulli(0.9), cpsrl.Discounted(0.5), Paused())
+    inside = cpsrl.PSRL(cpsrl.Never(), cpsrl.Discounted(0.5))
+    steps = 20_000
+    resamples = int(cpsrl.simulate(paused, river, steps, 1, threads=1).resamples[0, -1])
+    work = {"paused": _ours(paused, river, steps, 1), "steps": _ours(inside, river, steps, 1)}
+    best = _best(work, 4 * rounds)
+    pause = (best["paused"] - best["steps"]) / resamples * 1e6
+    table.add_row("a pause for a resampling in Python", f"{pause:.1f}", "20")
+    return table
+
+
+def _live(agent: Any, world: Any, steps: int) -> float:
+    """Return the microseconds of a live step; the environment's are not counted."""
+    spent = 0.0
+    for _ in range(steps):
+        state = world.state
+        began = time.perf_counter()
+        action = agent.act(state)
+        spent += time.perf_counter() - began
+        reward, next_state = world.step(action)
+        began = time.perf_counter()
+        agent.observe(state, action, reward, next_state)
+        spent += time.perf_counter() - began
+    return spent / steps * 1e6
 
 
 def processes(rounds: int) -> Table:

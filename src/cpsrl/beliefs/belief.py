@@ -46,10 +46,6 @@ class Belief:
         """Return the live form for a TabularMDP, or for Sizes where there is no model."""
         raise NotImplementedError
 
-    def check(self, problem: Any) -> None:
-        """Raise a ValueError if the belief is not for such a problem."""
-        self.start(problem)
-
 
 class LiveBelief:
     """A live belief; a plain one needs the first four methods alone."""

@@ -50,14 +50,14 @@ class Execution:
 
 @dataclass(frozen=True)
 class Task:
-    """`steps` further steps of a group of runs, from `start` or from the beginning."""
+    """`steps` further steps of a group of runs, from `resume` or from the beginning."""
 
     experiment: Experiment
     group: Group
     steps: int
     record: Ints
     """The steps to record, counted from the beginning of the run."""
-    start: tuple[dict[str, Any], ...] | None
+    resume: tuple[dict[str, Any], ...] | None
     provenance: Provenance
 
 
@@ -86,7 +86,7 @@ def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None
             seeds=runs,
             seed=experiment.seed,
             record=task.record,
-            start=None if task.start is None else [task.start[i] for i in rows],
+            resume=None if task.resume is None else [task.resume[i] for i in rows],
             progress=advance,
             stop=stop,
         )

@@ -211,7 +211,7 @@ class _Driver:
             group=job.group,
             steps=last - job.step,
             record=self.record[first:end],
-            start=job.runs.state if job.runs else None,
+            resume=job.runs.state if job.runs else None,
             provenance=results.provenance,
         )
         now = time.monotonic()

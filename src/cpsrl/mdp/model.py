@@ -167,7 +167,7 @@ class TabularMDP:
         deviation += self.noise
         return (GAUSSIAN if deviation.any() else NO_NOISE), deviation
 
-    def start(self, seed: int = 0, run: int = 0) -> "Simulator":
+    def simulator(self, seed: int = 0, run: int = 0) -> "Simulator":
         """Return a simulator in its initial state, on the streams of run `run` of root `seed`."""
         return Simulator(self, Streams(seed, run))
 

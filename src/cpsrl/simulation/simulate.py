@@ -39,7 +39,7 @@ def simulate(
     seeds: int | Sequence[int] = 50,
     seed: int = 0,
     record: Any = None,
-    start: Sequence[dict[str, Any]] | None = None,
+    resume: Sequence[dict[str, Any]] | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
     resample_times: bool = False,
@@ -58,7 +58,7 @@ def simulate(
         seed: the root seed of all randomness.
         record: which steps to record: a stride, "log", or None for a stride that gives about 200
             points, each with the last step as well; or an array of exactly the steps to record.
-        start: the `state` of earlier runs; these go on for `steps` further steps.
+        resume: the `state` of earlier runs; these go on for `steps` further steps.
         threads: how many threads; None takes one per core.
         progress: called now and then with the number of steps taken since the last call.
         resample_times: keep the steps that resampled.
@@ -73,12 +73,12 @@ def simulate(
     _check_parts(agent, mdp)
     steps = checked_whole("steps", steps, 1)
     numbers = _run_numbers(seeds)
-    if start is not None:
-        _check_states(start, numbers, seed, mdp)
-    marks = record_steps(record, steps, 1 if start is None else start[0]["step"] + 1)
-    horizon = steps if start is None else start[0]["horizon"] or steps
+    if resume is not None:
+        _check_states(resume, numbers, seed, mdp)
+    marks = record_steps(record, steps, 1 if resume is None else resume[0]["step"] + 1)
+    horizon = steps if resume is None else resume[0]["horizon"] or steps
     spec = agent.resolve(mdp, horizon) if isinstance(agent, Agent) else agent
-    runs = _begin(spec, mdp, seed, numbers, start)
+    runs = _begin(spec, mdp, seed, numbers, resume)
     watch = _discounted_loss(runs[0], mdp) if discounted_regret else None
     if watch is not None and any(run.discounted_regret is None for run in runs):
         raise ValueError(
@@ -227,13 +227,13 @@ def _check_parts(agent: Any, mdp: Any) -> None:
         )
 
 
-def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) -> None:
-    """Raise a ValueError unless `start` holds states of these runs in this MDP."""
-    if not isinstance(start, list | tuple) or not all(isinstance(state, dict) for state in start):
-        raise ValueError("start must be the `state` of earlier runs, one for every seed")
-    if len(start) != len(numbers):
-        raise ValueError(f"start has {len(start)} states for {len(numbers)} seeds")
-    for state, run in zip(start, numbers, strict=True):
+def _check_states(states: Any, numbers: list[int], seed: int, mdp: TabularMDP) -> None:
+    """Raise a ValueError unless `states` are those of these runs in this MDP."""
+    if not isinstance(states, list | tuple) or not all(isinstance(s, dict) for s in states):
+        raise ValueError("resume must be the `state` of earlier runs, one for every seed")
+    if len(states) != len(numbers):
+        raise ValueError(f"resume has {len(states)} states for {len(numbers)} seeds")
+    for state, run in zip(states, numbers, strict=True):
         if missing := STATE_KEYS - state.keys():
             raise ValueError(f"the state of a run lacks {', '.join(sorted(missing))}")
         if state["format"] != STATE_FORMAT:
@@ -259,7 +259,7 @@ def _check_states(start: Any, numbers: list[int], seed: int, mdp: TabularMDP) ->
                 f"the state is that of a run in another environment: its optimal gain is {gain:g}, "
                 f"and that of {mdp!r} is {gains[0]:g}"
             )
-    if len(began := {state["step"] for state in start}) > 1:
+    if len(began := {state["step"] for state in states}) > 1:
         raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
 
 
