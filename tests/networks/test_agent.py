@@ -228,7 +228,7 @@ def test_schedules_take_their_numbers_from_the_table():
     spec = BootstrappedDQN(rule=Bernoulli(schedule="horizon"))
     assert spec == ValueSampling(spec.rule)
     tuned = spec.resolve(RIVER, 1200)
-    assert tuned.rule.gammas(1, 1)[0] == pytest.approx(0.9)
+    assert tuned.rule.gammas(1, 1) == pytest.approx(0.9)
     with pytest.raises(ValueError, match="pairs=S\\*A"):
         start(BootstrappedDQN(rule=Bernoulli(schedule="doubling")), FeatureSizes(6, 2))
     start(BootstrappedDQN(rule=Bernoulli(schedule="doubling", pairs=12)), FeatureSizes(6, 2))

@@ -165,7 +165,7 @@ def test_a_run_longer_than_a_call_is_the_same_however_it_is_divided():
     spec = DQN(hidden=(8,), batch=4, capacity=700)
     whole = simulate(spec, RIVER, CALL_STEPS + 500, seeds=1, record=100)
     half = simulate(spec, RIVER, 730, seeds=1, record=100)
-    rest = simulate(spec, RIVER, CALL_STEPS - 230, seeds=1, record=100, start=half.state)
+    rest = simulate(spec, RIVER, CALL_STEPS - 230, seeds=1, record=100, resume=half.state)
     assert equal(whole.state[0], rest.state[0])
     assert whole.regret[0, -1] == rest.regret[0, -1]
 
@@ -188,7 +188,7 @@ def test_the_target_is_copied_when_it_should_be_however_far_off_that_is():
 def test_a_compiled_run_goes_on_live():
     spec = BootstrappedDQN(**SMALL)
     runs = simulate(spec, RIVER, 40, seeds=1)
-    more = simulate(spec, RIVER, 30, seeds=1, start=runs.state, trajectory=True)
+    more = simulate(spec, RIVER, 30, seeds=1, resume=runs.state, trajectory=True)
     state = runs.state[0]
     live = begun(spec, RIVER, run=9)
     live.agent.restore(state["agent"])
@@ -199,10 +199,13 @@ def test_a_compiled_run_goes_on_live():
 
 def test_tables_and_networks_meet_the_same_noise():
     steps = 60
-    network_run = simulate(BootstrappedDQN(**SMALL), noisy(0.3), steps, seeds=[5])
-    table_run = simulate(ContinuingPSRL(), noisy(0.3), steps, seeds=[5])
-    for stream in ("transition", "reward", "rule"):
-        assert network_run.state[0]["streams"][stream] == table_run.state[0]["streams"][stream]
+    asked = {"steps": steps, "seeds": [5], "resample_times": True}
+    network_run = simulate(BootstrappedDQN(**SMALL), noisy(0.3), **asked)
+    table_run = simulate(ContinuingPSRL(), noisy(0.3), **asked)
+    assert np.array_equal(network_run.resample_times, table_run.resample_times)
+    network, table = (run.state[0]["agent"]["streams"] for run in (network_run, table_run))
+    for stream in ("transition", "reward"):
+        assert network[stream] == table[stream]
 
 
 def test_the_loop_updates_the_replay_in_place():

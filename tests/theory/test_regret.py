@@ -42,7 +42,7 @@ def test_chance_is_within_a_cut_pseudo_episode_of_zero_in_the_mean(river, runs):
 
 
 def test_the_expected_regret_of_the_optimal_policy_is_its_two_ends(river):
-    from cpsrl import OptimalAgent
+    from cpsrl.agents import OptimalAgent
 
     runs = simulate(OptimalAgent(), river, 500, 10, trajectory=True)
     bias = solve_average(river).bias
@@ -64,6 +64,6 @@ def test_missing_records_are_named(river):
     with pytest.raises(ValueError, match="trajectory=True"):
         expected_regret(bare, river)
     first = simulate(ContinuingPSRL(gamma=GAMMA), river, 20, 1, **RECORDS)
-    later = simulate(ContinuingPSRL(gamma=GAMMA), river, 20, 1, start=first.state, **RECORDS)
+    later = simulate(ContinuingPSRL(gamma=GAMMA), river, 20, 1, resume=first.state, **RECORDS)
     with pytest.raises(ValueError, match="from step 1 on"):
         decompose(later, river, GAMMA)

@@ -277,7 +277,7 @@ class ValueSamplingAgent(LiveAgent):
         from cpsrl.networks import learner
 
         self._learning = learner
-        self.spec = spec.resolve(problem, None)
+        self.spec, self.problem = spec.resolve(problem, None), problem
         self.streams = streams
         self.features: NDArray[np.float32] | None = None
         self._environment = problem if isinstance(problem, Environment) else None
