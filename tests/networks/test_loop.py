@@ -156,7 +156,7 @@ def test_a_run_that_stops_and_goes_on_is_the_same_run(one_run):
     curves = []
     for steps in (1, 68, 100, 61):
         before = None if part is None else part.state
-        part = simulate(spec, RIVER, steps, seeds=[2], record=10, start=before)
+        part = simulate(spec, RIVER, steps, seeds=[2], record=10, resume=before)
         curves.append(part.regret[:, part.times % 10 == 0])
     assert same(replace(part, regret=np.concatenate(curves, axis=1)), one_run)
 
@@ -174,7 +174,7 @@ def test_the_target_is_copied_when_it_should_be_however_far_off_that_is():
     def runs(target_every, *parts):
         spec, part = DQN(hidden=(8,), batch=4, target_every=target_every), None
         for steps in parts:
-            part = simulate(spec, RIVER, steps, seeds=1, start=part and part.state)
+            part = simulate(spec, RIVER, steps, seeds=1, resume=part and part.state)
         return part.state[0]["agent"]["learner"]
 
     far, near, divided = runs(10**10, 1300), runs(1300, 1300), runs(1300, 900, 400)
