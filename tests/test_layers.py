@@ -11,7 +11,7 @@ import cpsrl
 from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {"_compile", "atomic", "checks", "registry", "seeding", "sizes", "types"},
+    {"_compile", "atomic", "checks", "registry", "seeding", "sizes", "types", "variates"},
     {"mdp"},
     {"environments", "planning"},
     {"beliefs", "objectives", "resampling"},

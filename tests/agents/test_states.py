@@ -57,13 +57,13 @@ def test_a_state_that_lacks_something_is_refused_and_changes_nothing(spec):
         ),
         (
             cpsrl.TSDE(),
-            cpsrl.TSDE(cpsrl.Prior(rewards=cpsrl.NormalGamma(mu0=0.5))),
-            "its prior.rewards.mu0 is 0.5, not 1.0",
+            cpsrl.TSDE(cpsrl.Dirichlet(rewards=cpsrl.NormalGamma(mu0=0.5))),
+            "its belief.rewards.mu0 is 0.5, not 1.0",
         ),
         (
-            cpsrl.TSDE(cpsrl.Prior(np.ones((6, 2, 6)))),
-            cpsrl.TSDE(cpsrl.Prior(np.full((6, 2, 6), 2.0))),
-            "its prior.transitions is 'array",
+            cpsrl.TSDE(cpsrl.Dirichlet(np.ones((6, 2, 6)))),
+            cpsrl.TSDE(cpsrl.Dirichlet(np.full((6, 2, 6), 2.0))),
+            "its belief.transitions is 'array",
         ),
     ],
 )
@@ -78,15 +78,15 @@ def test_a_label_is_not_part_of_what_an_agent_is():
 
 def test_equal_arrays_are_described_alike_however_they_are_given():
     array = np.random.default_rng(0).random((3, 2, 3))
-    priors = cpsrl.Prior(array), cpsrl.Prior(array.copy()), cpsrl.Prior(array.tolist())
-    assert len({described(prior)["transitions"] for prior in priors}) == 1
+    beliefs = cpsrl.Dirichlet(array), cpsrl.Dirichlet(array.copy()), cpsrl.Dirichlet(array.tolist())
+    assert len({described(belief)["transitions"] for belief in beliefs}) == 1
     mask = scipy.sparse.csr_array(np.ones((6, 3)))
-    assert described(cpsrl.Prior(support=mask))["support"].startswith("array ")
+    assert described(cpsrl.Dirichlet(support=mask))["support"].startswith("array ")
 
 
 def test_a_schedule_that_fails_leaves_the_step_undecided():
-    gammas = iter([1.5, 0.5, 0.5])
-    agent = cpsrl.start(cpsrl.ContinuingPSRL(schedule=lambda t: next(gammas)), RIVER)
+    gammas = iter([1.5])
+    agent = cpsrl.start(cpsrl.ContinuingPSRL(schedule=lambda t: next(gammas, 0.5)), RIVER)
     with pytest.raises(ValueError, match="gamma of step 1"):
         agent.act(0)
     assert agent.resamples == 0
@@ -94,15 +94,30 @@ def test_a_schedule_that_fails_leaves_the_step_undecided():
     assert agent.resamples == 1
 
 
-def test_a_rule_that_gives_too_little_is_refused():
-    class Short(cpsrl.Never):
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        lambda n: (np.ones(n - 1, bool), np.nan),
+        lambda n: (np.ones(n, bool), np.full(n - 1, 0.9)),
+        lambda n: (np.ones(n), np.nan),
+        lambda n: (np.ones(n, bool), None),
+        lambda n: (True, 0.9),
+    ],
+)
+def test_a_rule_that_gives_the_wrong_arrays_is_refused(arrays):
+    class Wrong(cpsrl.Rule):
         def arrays(self, first, n, rng):
-            resample, gamma = super().arrays(first, n, rng)
-            return resample[:-1], gamma[:-1]
+            return arrays(n)
 
-    agent = cpsrl.PSRL(Short(), cpsrl.Average())
-    with pytest.raises(ValueError, match="must give 100 booleans and 100 floats"):
-        cpsrl.simulate(agent, RIVER, 100, 1)
+    agent = cpsrl.PSRL(Wrong(), cpsrl.Average())
+    for run in (
+        lambda: cpsrl.simulate(agent, RIVER, 100, 1),
+        lambda: cpsrl.start(agent, RIVER).act(0),
+    ):
+        with pytest.raises(
+            ValueError, match=r"'Wrong' must give \d+ booleans and \d+ floats or one"
+        ):
+            run()
 
 
 def test_small_integers_are_taken_for_what_they_are():
@@ -115,7 +130,7 @@ def test_small_integers_are_taken_for_what_they_are():
     agent = cpsrl.start(cpsrl.TSDE(), mdp)
     agent.act(np.uint8(85))
     agent.observe(np.uint8(85), np.uint8(1), np.float32(0.5), np.uint8(85))
-    assert agent.posterior.arrays.visits[85 * 3 + 1] == 1
+    assert agent.belief.arrays.rewards.seen[85 * 3 + 1] == 1
 
 
 @pytest.mark.parametrize(
@@ -144,10 +159,10 @@ def test_the_random_agent_needs_none():
         (lambda: cpsrl.PSRL(rule=cpsrl.Bernoulli), "rule must be one such as"),
         (lambda: cpsrl.BootstrappedDQN(rule=cpsrl.Never), "rule must be one such as"),
         (lambda: cpsrl.PSRL(objective=cpsrl.Average), "objective must be"),
-        (lambda: cpsrl.PSRL(prior=0.5), "prior must be a Prior"),
+        (lambda: cpsrl.PSRL(belief=0.5), "belief must be one such as"),
         (lambda: cpsrl.start("tsde", RIVER), "spec must be an agent"),
         (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
-        (lambda: cpsrl.Prior(transitions=1e-310), "transitions must be a positive number"),
+        (lambda: cpsrl.Dirichlet(transitions=1e-310), "transitions must be a positive number"),
         (lambda: cpsrl.NormalGamma(tau0=1e-310), "tau0 must be a positive number"),
     ],
 )
@@ -168,4 +183,4 @@ def test_a_support_with_a_state_that_there_is_not_is_refused():
     entries = (np.ones(12), np.full(12, 10_000_000), np.arange(13))
     support = scipy.sparse.csr_array(entries, shape=(12, 6))
     with pytest.raises(ValueError, match="support has a successor 10000000"):
-        cpsrl.start(cpsrl.TSDE(cpsrl.Prior(support=support)), RIVER)
+        cpsrl.start(cpsrl.TSDE(cpsrl.Dirichlet(support=support)), RIVER)

@@ -63,10 +63,7 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
         assert np.array_equal(recorder.resample_times, runs.resample_times[0])
         assert np.array_equal(recorder.tape.resamples, runs.resamples[0])
         assert runs.state[0]["reward_sum"] == live.reward_sum
-        state = agent.state()
-        assert equal(state.pop("streams"), runs.state[0]["streams"])
-        assert equal(state.pop("spec"), runs.state[0]["spec"])
-        assert equal(state, runs.state[0]["agent"])
+        assert equal(agent.state(), runs.state[0]["agent"])
 
 
 @every

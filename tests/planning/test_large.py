@@ -14,19 +14,15 @@ from cpsrl.planning import kernels
 
 def exact_discounted(mdp, gamma):
     """The optimal value by the dense kernel for small models, whatever the size."""
-    n_states = mdp.n_states
-    policy, value = np.zeros(n_states, np.int64), np.empty(n_states)
-    scratch = np.empty((n_states, n_states))
-    kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, policy, value, scratch)
-    return value
+    policy, work = np.zeros(mdp.n_states, np.int64), kernels.workspace(mdp.n_states)
+    kernels.plan_discounted(*kernels.thawed(mdp.dense, mdp.rewards), gamma, policy, work)
+    return work.value
 
 
 def exact_average(mdp):
-    n_states = mdp.n_states
-    policy, gain, bias = np.zeros(n_states, np.int64), np.empty(n_states), np.empty(n_states)
-    scratch = np.empty((n_states, n_states))
-    kernels.plan_average(mdp.dense, mdp.rewards, policy, gain, bias, scratch)
-    return gain
+    policy, work = np.zeros(mdp.n_states, np.int64), kernels.workspace(mdp.n_states)
+    kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, policy, work)
+    return work.gain
 
 
 MODELS = {
@@ -175,14 +171,14 @@ def test_a_warm_start_gives_the_same_answer_and_leaves_its_policy_alone(model):
 
 def test_a_kernel_that_starts_from_the_optimum_stops_after_one_iteration():
     mdp = cpsrl.environment("riverswim")
-    policy, value, scratch = np.zeros(6, np.int64), np.empty(6), np.empty((6, 6))
-    bias = np.empty(6)
+    model = kernels.thawed(mdp.dense, mdp.rewards)
+    policy, work = np.zeros(6, np.int64), kernels.workspace(6)
 
     def discounted():
-        return kernels.plan_discounted(mdp.dense, mdp.rewards, 0.99, policy, value, scratch)
+        return kernels.plan_discounted(*model, 0.99, policy, work)
 
     def average():
-        return kernels.plan_average(mdp.dense, mdp.rewards, policy, value, bias, scratch)
+        return kernels.plan_average(*model, 1.0, policy, work)
 
     assert discounted() > 1
     assert discounted() == 1

@@ -236,7 +236,7 @@ def test_errors(options, message):
         ("gain", 0.1, "another environment: its optimal gain is 0.1"),
         ("run", 3, "that of run 3 of seed 0, not of run 0 of seed 0"),
         ("seed", 3, "that of run 0 of seed 3, not of run 0 of seed 0"),
-        ("agent", None, "spec and agent must be dictionaries"),
+        ("agent", None, "the agent's must be a dictionary"),
         ("streams", None, "streams are transition"),
     ],
 )
