@@ -1,5 +1,7 @@
 """The state of an agent: whose it is, and that a bad one is refused and changes nothing."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -7,6 +9,8 @@ import scipy.sparse
 import cpsrl
 from contracts.test_agents import equal
 from cpsrl.agents.agent import described
+from cpsrl.agents.psrl import PREVIOUS, ROW, START, STEP
+from cpsrl.beliefs import BATCH
 
 RIVER = cpsrl.environment("riverswim")
 AGENTS = [
@@ -18,8 +22,8 @@ AGENTS = [
 ]
 
 
-def lived(spec, steps=20):
-    agent, world = cpsrl.start(spec, RIVER), RIVER.start()
+def lived(spec, steps=20, mdp=RIVER):
+    agent, world = cpsrl.start(spec, mdp), mdp.start()
     for _ in range(steps):
         state = world.state
         action = agent.act(state)
@@ -40,6 +44,89 @@ def test_a_state_that_lacks_something_is_refused_and_changes_nothing(spec):
     streams = {**whole["streams"], "action": {"bit_generator": "PCG64", "state": 3}}
     with pytest.raises(ValueError, match="stream 'action' is damaged"):
         agent.restore({**whole, "streams": streams})
+    assert equal(agent.state(), before)
+    agent.restore(whole)
+    assert equal(agent.state(), whole)
+
+
+class Remembering(cpsrl.Rule):
+    """Resample when a pair is visited for the fifth time; keeps two numbers."""
+
+    def memory(self):
+        return np.zeros(2)
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        memory[0] += 1
+        return visits == 5
+
+
+LARGE = cpsrl.environment("gridworld", rows=12, columns=12)
+WAITING = cpsrl.PSRL(Remembering(), cpsrl.Average(), cpsrl.Dirichlet(support=LARGE.csr))
+"""A sparse belief with a support, which is not yet told of everything when a run stops."""
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("clock", lambda x: changed(x, STEP, 0), "clock is damaged"),
+        ("clock", lambda x: changed(x, START, 10**6), "clock is damaged"),
+        ("clock", lambda x: changed(x, ROW, 4 * 144), "clock is damaged"),
+        ("clock", lambda x: changed(x, PREVIOUS, -1), "clock is damaged"),
+        ("clock", lambda x: x[:-1], "does not fit: clock"),
+        ("clock", lambda x: x.astype(float), "does not fit: clock"),
+        ("policy", lambda x: changed(x, 0, 4), "policy or clock is damaged"),
+        ("visits", lambda x: changed(x, 3, -1), "is damaged"),
+        ("before", lambda x: x + 1000, "is damaged"),
+        ("before", lambda x: x[1:], "does not fit: before"),
+        ("memory", lambda x: x[:1], "does not fit: memory"),
+        ("memory", lambda x: x.astype(int), "does not fit: memory"),
+        ("memory", lambda x: None, "does not fit: memory"),
+        ("backlog", lambda x: None, "lacks belief or backlog"),
+        ("backlog", lambda x: {"rows": x["rows"]}, "does not fit"),
+        ("backlog", lambda x: x | {"rows": x["rows"][:-1]}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": changed(x["rows"], 1, 4 * 144)}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": changed(x["rows"], 1, -1)}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": x["rows"].astype(float)}, "does not fit: rows"),
+        (
+            "backlog",
+            lambda x: x | {"next_states": changed(x["next_states"], 0, 144)},
+            "backlog is damaged",
+        ),
+        (
+            "backlog",
+            lambda x: x | {"next_states": changed(x["next_states"], 0, 143)},
+            "cannot lead to state 143",
+        ),
+        (
+            "backlog",
+            lambda x: x | {"rewards": changed(x["rewards"], 0, np.inf)},
+            "backlog is damaged",
+        ),
+        (
+            "backlog",
+            lambda x: {name: np.resize(array, BATCH) for name, array in x.items()},
+            "backlog is damaged",
+        ),
+        ("belief", lambda x: x | {"seen": x["seen"] - 1}, "belief is damaged"),
+        ("belief", lambda x: {}, "stored belief does not fit"),
+        ("belief", lambda x: None, "lacks belief or backlog"),
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(part, change, message):
+    whole = lived(WAITING, 40, LARGE).state()
+    assert len(whole["backlog"]["rows"]) > 3
+    assert whole["memory"][0] == 39
+    agent = lived(WAITING, 25, LARGE)
+    before = agent.state()
+    with pytest.raises(ValueError, match=message):
+        agent.restore({**whole, part: change(whole[part])})
     assert equal(agent.state(), before)
     agent.restore(whole)
     assert equal(agent.state(), whole)
@@ -152,14 +239,62 @@ def test_the_random_agent_needs_none():
         agent.act([0.0, np.nan, 2.0])
 
 
+class Lookalike:
+    """Has what every part has, and is none of them."""
+
+    has_gamma, needs_counts, discounts, gamma, label = True, False, True, 0.9, "like"
+
+    def arrays(self, first, n, rng):
+        return np.ones(n, bool), 0.9
+
+    def resolve(self, pairs, steps):
+        return self
+
+    def plan(self, P, r, gamma, policy, work):
+        pass
+
+
+class Undecided(cpsrl.Rule):
+    """Neither known in advance nor a test."""
+
+
+class Both(cpsrl.Never):
+    """Known in advance and a test."""
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        return False
+
+
+class Half(cpsrl.Belief):
+    """A belief whose live form can't be restored."""
+
+    def start(self, problem):
+        return SimpleNamespace(observe_many=print, sample=print, state=dict)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: cpsrl.PSRL(rule="bernoulli"), "rule must be one such as"),
         (lambda: cpsrl.PSRL(rule=cpsrl.Bernoulli), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(rule=Lookalike()), r"one such as Bernoulli\(0.99\), or of a subclass"),
+        (lambda: cpsrl.PSRL(rule=cpsrl.Average()), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(Undecided(), cpsrl.Average()), "must have `arrays`, .* a test `stops`"),
+        (lambda: cpsrl.PSRL(Both(), cpsrl.Average()), "must have `arrays`, .* and not both"),
         (lambda: cpsrl.BootstrappedDQN(rule=cpsrl.Never), "rule must be one such as"),
-        (lambda: cpsrl.PSRL(objective=cpsrl.Average), "objective must be"),
-        (lambda: cpsrl.PSRL(belief=0.5), "belief must be one such as"),
+        (lambda: cpsrl.PSRL(objective=cpsrl.Average), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(objective=Lookalike()), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(objective="average"), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(belief=0.5), r"one such as Dirichlet\(\), with start\(problem\)"),
+        (lambda: cpsrl.PSRL(belief=cpsrl.Dirichlet), "belief must be one such as"),
+        (lambda: cpsrl.PSRL(belief=cpsrl.NormalGamma()), "belief must be one such as"),
+        (lambda: cpsrl.PSRL(belief=Lookalike()), "belief must be one such as"),
+        (lambda: cpsrl.TSDE(belief="dirichlet"), "belief must be one such as"),
+        (
+            lambda: cpsrl.start(cpsrl.TSDE(Half()), RIVER),
+            r"a live belief must have restore\(...\)",
+        ),
         (lambda: cpsrl.start("tsde", RIVER), "spec must be an agent"),
         (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
         (lambda: cpsrl.Dirichlet(transitions=1e-310), "transitions must be a positive number"),

@@ -237,13 +237,46 @@ def test_errors(options, message):
         ("run", 3, "that of run 3 of seed 0, not of run 0 of seed 0"),
         ("seed", 3, "that of run 0 of seed 3, not of run 0 of seed 0"),
         ("agent", None, "the agent's must be a dictionary"),
-        ("streams", None, "streams are transition"),
+        ("streams", {}, "streams are transition"),
+        ("horizon", 0, "horizon of the state must be a whole number"),
     ],
 )
 def test_a_damaged_state_is_refused(name, value, message):
     state = cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1).state[0]
     with pytest.raises(ValueError, match=message):
         cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1, start=[{**state, name: value}])
+
+
+def test_streams_are_kept_once_with_the_agent_or_with_the_run():
+    class Right:
+        def act(self, state):
+            return 1
+
+        def observe(self, *transition):
+            pass
+
+        def state(self):
+            return {}
+
+        def restore(self, state):
+            assert state == {}
+
+    whole = cpsrl.simulate(Right(), RIVER, 200, 1, record=1)
+    first = cpsrl.simulate(Right(), RIVER, 80, 1, record=1)
+    second = cpsrl.simulate(Right(), RIVER, 120, 1, record=1, start=first.state)
+    assert np.array_equal(whole.regret, np.hstack([first.regret, second.regret]))
+    with pytest.raises(ValueError, match="streams are transition"):
+        cpsrl.simulate(Right(), RIVER, 5, 1, start=[{**first.state[0], "streams": None}])
+    state = cpsrl.simulate(cpsrl.TSDE(), RIVER, 100, 1).state[0]
+    assert state["streams"] is None
+    with pytest.raises(ValueError, match="lacks streams"):
+        cpsrl.simulate(
+            cpsrl.TSDE(),
+            RIVER,
+            5,
+            1,
+            start=[{**state, "agent": _without(state["agent"], "streams")}],
+        )
 
 
 def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
@@ -253,7 +286,7 @@ def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
         cpsrl.simulate(cpsrl.UCRL2, RIVER, 10, 1)
     with pytest.raises(ValueError, match="mdp must be a TabularMDP"):
         cpsrl.simulate(cpsrl.TSDE(), "riverswim", 10, 1)
-    with pytest.raises(ValueError, match="seeds must be at most"):
+    with pytest.raises(ValueError, match="run must be at most 4294967295, not 9223372036854775808"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, [2**63])
 
 
