@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -89,15 +90,82 @@ def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
     assert not list(package.parent.glob("cpsrl-*"))
 
 
+FINGERPRINTED = """
+import helper
+from helper import first
+LEVEL = 3
+def outer(x, y=1, *, z=2):
+    total = first(x) + helper.second(x) + helper.RATE + LEVEL + y + z
+    return total + 7
+"""
+HELPER = """
+from deeper import deepest
+RATE = 0.5
+def first(x):
+    return x + 1
+def second(x, more=10):
+    return deepest(x) + more
+"""
+DEEPER = """
+def deepest(x):
+    return x - 11
+"""
+
+
+def digest(monkeypatch, sources):
+    """The fingerprint of `outer`, where its modules have these sources."""
+    for name, source in zip(("deeper", "helper", "outer"), reversed(sources), strict=True):
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(source, module.__dict__)
+    return cpsrl._compile._digest(module.outer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "+ 7|+ 8",
+        "y=1|y=2",
+        "z=2|z=3",
+        "LEVEL = 3|LEVEL = 4",
+        "LEVEL + y|LEVEL - y",
+        "x + 1|x * 1",
+        "RATE = 0.5|RATE = 2",
+        "more=10|more=9",
+        "x - 11|x - 12",
+    ],
+)
+def test_the_fingerprint_sees_whatever_a_function_depends_on(monkeypatch, change):
+    sources = [FINGERPRINTED, HELPER, DEEPER]
+    changed = [source.replace(*change.split("|")) for source in sources]
+    assert changed != sources
+    assert digest(monkeypatch, changed) != digest(monkeypatch, sources)
+    assert digest(monkeypatch, sources) == digest(monkeypatch, [f"import math{s}" for s in sources])
+
+
 TEMPLATE = """
+import math
+
 def part(x):
     raise NotImplementedError
 
-def loop(x):
-    total = 0.0
-    for _ in range(3):
-        total += part(x)
+def inner(x, n):
+    total, i = 0.0, 0
+    while i < n:
+        y = part(x)
+        if y > 1e6:
+            y = math.sqrt(y) + math.sin(y) * math.exp(-y)
+        elif y < -1e6:
+            y = math.log(-y) - math.cos(y) / math.cosh(y)
+        total += y
+        i += 1
     return total
+
+def loop(x):
+    first, second = inner(x, 1), 0.0
+    for n in range(2):
+        second += inner(x + 0.0 * first, n + 0)
+    return first + second + inner(x, int(x) - 9)
 """
 PARTS = """
 from kernels._compile import leaf
@@ -114,7 +182,12 @@ SPECIALISED = """
 import sys
 from kernels._compile import specialised
 from kernels import parts, template
-found = [specialised(template.loop, part=getattr(parts, name)) for name in sys.argv[1:]]
+
+def made(name):
+    inner = specialised(template.inner, part=getattr(parts, name))
+    return specialised(template.loop, inner=inner)
+
+found = [made(name) for name in sys.argv[1:]]
 print(*(loop(10.0) for loop in found))
 print(*(sum(loop.stats.cache_misses.values()) for loop in found))
 """

@@ -132,6 +132,32 @@ def test_both_loops_and_every_split_give_one_run(name):
     assert equal(last.state[0] | {"horizon": steps}, whole.state[0])
 
 
+@pytest.mark.parametrize(
+    "name", ["own belief", "own belief and rule", "own rule in Python", "own rule, discounted"]
+)
+def test_discounted_regret_in_whichever_loop(name):
+    spec = AGENTS.get(name, PSRL(Novelty(), Discounted(0.9)))
+    options = {"record": 1, "discounted_regret": True, "trajectory": True}
+    runs = simulate(spec, RIVER, 300, [3], **options)
+    first = simulate(spec, RIVER, 130, [3], **options)
+    second = simulate(spec, RIVER, 170, [3], start=first.state, **options)
+    parts = np.hstack([first.discounted_regret, second.discounted_regret])
+    assert np.array_equal(parts, runs.discounted_regret)
+    gamma = spec.objective.gamma or spec.rule.gamma
+    best = cpsrl.solve_discounted(RIVER, gamma).value
+    agent, path = cpsrl.start(spec, RIVER, run=3), runs.trajectory[0]
+    expected, total = [], 0.0
+    for t in range(300):
+        state, before = int(path["states"][t]), agent.resamples
+        action = agent.act(state)
+        if agent.resamples > before:
+            total += best[state] - cpsrl.discounted_value(RIVER, agent.policy, gamma)[state]
+        expected.append(total)
+        agent.observe(state, action, path["rewards"][t], int(path["states"][t + 1]))
+    assert total > 0
+    np.testing.assert_allclose(runs.discounted_regret[0], expected, atol=1e-9)
+
+
 @pytest.mark.parametrize(("rule", "compiles"), [(Novelty(), True), (Binary(), False)])
 def test_a_test_is_compiled_if_it_can_be(rule, compiles):
     agent = cpsrl.start(PSRL(rule, Average(), PlainDirichlet()), RIVER)
