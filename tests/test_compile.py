@@ -1,10 +1,12 @@
 """An edit to a function in another module must not leave a caller's old machine code in use."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -86,3 +88,253 @@ def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
     assert "cannot write to" in done.stderr
     assert "CPSRL_CACHE_DIR" in done.stderr
     assert not list(package.parent.glob("cpsrl-*"))
+
+
+FINGERPRINTED = """
+import helper
+from helper import first
+LEVEL = 3
+def outer(x, y=1, *, z=2):
+    total = first(x) + helper.second(x) + helper.RATE + LEVEL + y + z
+    return total + 7
+"""
+HELPER = """
+from deeper import deepest
+RATE = 0.5
+def first(x):
+    return x + 1
+def second(x, more=10):
+    return deepest(x) + more
+"""
+DEEPER = """
+def deepest(x):
+    return x - 11
+"""
+
+
+def digest(monkeypatch, sources):
+    """The fingerprint of `outer`, where its modules have these sources."""
+    for name, source in zip(("deeper", "helper", "outer"), reversed(sources), strict=True):
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(source, module.__dict__)
+    return cpsrl._compile._digest(module.outer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "+ 7|+ 8",
+        "y=1|y=2",
+        "z=2|z=3",
+        "LEVEL = 3|LEVEL = 4",
+        "LEVEL + y|LEVEL - y",
+        "x + 1|x * 1",
+        "RATE = 0.5|RATE = 2",
+        "more=10|more=9",
+        "x - 11|x - 12",
+    ],
+)
+def test_the_fingerprint_sees_whatever_a_function_depends_on(monkeypatch, change):
+    sources = [FINGERPRINTED, HELPER, DEEPER]
+    changed = [source.replace(*change.split("|")) for source in sources]
+    assert changed != sources
+    assert digest(monkeypatch, changed) != digest(monkeypatch, sources)
+    assert digest(monkeypatch, sources) == digest(monkeypatch, [f"import math{s}" for s in sources])
+
+
+TEMPLATE = """
+import math
+
+def part(x):
+    raise NotImplementedError
+
+def inner(x, n):
+    total, i = 0.0, 0
+    while i < n:
+        y = part(x)
+        if y > 1e6:
+            y = math.sqrt(y) + math.sin(y) * math.exp(-y)
+        elif y < -1e6:
+            y = math.log(-y) - math.cos(y) / math.cosh(y)
+        total += y
+        i += 1
+    return total
+
+def loop(x):
+    first, second = inner(x, 1), 0.0
+    for n in range(2):
+        second += inner(x + 0.0 * first, n + 0)
+    return first + second + inner(x, int(x) - 9)
+"""
+PARTS = """
+from kernels._compile import leaf
+
+@leaf
+def single(x):
+    return x
+
+@leaf
+def double(x):
+    return 2.0 * x
+"""
+SPECIALISED = """
+import sys
+from kernels._compile import specialised
+from kernels import parts, template
+
+def made(name):
+    inner = specialised(template.inner, part=getattr(parts, name))
+    return specialised(template.loop, inner=inner)
+
+found = [made(name) for name in sys.argv[1:]]
+print(*(loop(10.0) for loop in found))
+print(*(sum(loop.stats.cache_misses.values()) for loop in found))
+"""
+
+
+def specialised(package, *names):
+    """The values of the loops with these parts in a new process, and which it had to compile."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPECIALISED, *names],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(package.parent),
+            "CPSRL_CACHE_DIR": str(package.parent / "cache"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    values, misses = done.stdout.splitlines()
+    return [float(value) for value in values.split()], [int(miss) for miss in misses.split()]
+
+
+def test_specialisations_of_different_processes_do_not_meet_in_a_third(package):
+    (package / "template.py").write_text(TEMPLATE)
+    (package / "parts.py").write_text(PARTS)
+    assert specialised(package, "single") == ([30.0], [1])
+    assert specialised(package, "double") == ([60.0], [1])
+    assert specialised(package, "single", "double") == ([30.0, 60.0], [0, 0])
+    assert specialised(package, "double", "single") == ([60.0, 30.0], [0, 0])
+
+
+MINE = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+import limits
+from cpsrl import Belief, Rule
+from cpsrl._compile import inlined, leaf
+from cpsrl.beliefs import Inside, LiveBelief
+from cpsrl.objectives import Objective
+from cpsrl.variates import uniform
+from shapes import shape
+
+@dataclass(frozen=True)
+class Own(Rule):
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        return t > start + limits.patience(visits)
+
+@leaf
+def plan(P, r, gamma, policy, work):
+    for s in range(len(policy)):
+        policy[s] = 0 if r[s, 0] > r[s, 1] else 1
+    return 1
+
+class Greedy(Objective):
+    plan = staticmethod(plan)
+    def planning_gamma(self, rules):
+        return np.nan
+
+@inlined
+def observe(arrays, row, reward, next_state):
+    arrays[0][row] += reward
+
+@leaf
+def sample(arrays, words, P, r):
+    for row in range(len(r)):
+        r[row] = shape(arrays[0][row]) * uniform(words)
+        for j in range(P.shape[1]):
+            P[row, j] = 1.0 / P.shape[1]
+
+class Live(LiveBelief):
+    inside = Inside(observe, sample)
+    def __init__(self, rows):
+        self.arrays = (np.zeros(rows),)
+    def observe_many(self, states, actions, rewards, next_states):
+        np.add.at(self.arrays[0], states * 2 + actions, rewards)
+    def state(self):
+        return {"sums": self.arrays[0].copy()}
+    def restore(self, state):
+        self.arrays[0][:] = state["sums"]
+
+@dataclass(frozen=True)
+class Counting(Belief):
+    def start(self, problem):
+        return Live(problem.n_states * problem.n_actions)
+"""
+LIMITS = """
+from cpsrl._compile import inlined
+@inlined
+def patience(visits, most={most}):
+    return min(visits, most)
+"""
+SHAPES = """
+from cpsrl._compile import inlined
+SCALE = {scale}
+@inlined
+def shape(total):
+    return 1.0 + SCALE * total
+"""
+OWN = """
+import hashlib, json
+import cpsrl
+from cpsrl.simulation import tabular
+from mine import Counting, Greedy, Own
+river = cpsrl.environment("riverswim")
+for spec in (
+    cpsrl.PSRL(Own(), Greedy(), cpsrl.Dirichlet()),
+    cpsrl.PSRL(cpsrl.FixedLength(7), Greedy(), Counting()),
+):
+    runs = cpsrl.simulate(spec, river, 200, 1, trajectory=True)
+    stats = tabular.kernel_of(cpsrl.start(spec, river)).stats
+    print(json.dumps([
+        hashlib.sha256(runs.trajectory[0]["actions"].tobytes()).hexdigest(),
+        sum(stats.cache_hits.values()),
+        sum(stats.cache_misses.values()),
+    ]))
+"""
+
+
+def test_a_changed_rule_or_belief_is_recompiled_and_an_unchanged_one_is_not(tmp_path):
+    kept = cpsrl._compile.KERNEL_CACHE
+    shutil.copytree(kept, tmp_path / "cache" / kept.name)  # so that the package's own are there
+    (tmp_path / "mine.py").write_text(MINE)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CPSRL_CACHE_DIR": str(tmp_path / "cache"),
+    }
+
+    def run(most, scale):
+        (tmp_path / "limits.py").write_text(LIMITS.format(most=most))
+        (tmp_path / "shapes.py").write_text(SHAPES.format(scale=scale))
+        done = subprocess.run(
+            [sys.executable, "-c", OWN], env=environment, capture_output=True, text=True, check=True
+        )
+        (rule, *first), (belief, *second) = map(json.loads, done.stdout.splitlines())
+        return rule, first, belief, second
+
+    compiled, found = [0, 1], [1, 0]
+    rule, *rest = run(30, 5.0)
+    belief = rest[1]
+    assert rest == [compiled, belief, compiled]
+    assert run(30, 5.0) == (rule, found, belief, found)
+    assert (other := run(11, 5.0)) == (other[0], compiled, belief, found)
+    assert other[0] != rule
+    assert (other := run(11, 90.0)) == (other[0], found, other[2], compiled)
+    assert other[2] != belief
+    assert run(30, 5.0) == (rule, found, belief, found)

@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numba
@@ -25,6 +25,8 @@ import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LIBRARIES = ("math", "numba", "numpy")
+"""Modules whose functions stay as they are."""
 WITHOUT_KERNELS = ("cli", "experiments", "reports")
 _announced = threading.Event()
 
@@ -150,6 +152,8 @@ def _fingerprint(value: Any, update: Callable[[bytes], None], seen: set[int]) ->
     if id(function) in seen:
         return
     seen.add(id(function))
+    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        _fingerprint_global(default, update, seen)
     codes = [function.__code__]
     while codes:
         code = codes.pop()
@@ -161,16 +165,23 @@ def _fingerprint(value: Any, update: Callable[[bytes], None], seen: set[int]) ->
                 update(repr(constant).encode())
         for name in code.co_names:
             if name in function.__globals__:
-                _fingerprint_global(function.__globals__[name], update, seen)
+                _fingerprint_global(function.__globals__[name], update, seen, code.co_names)
     for cell in function.__closure__ or ():
         _fingerprint(cell.cell_contents, update, seen)
 
 
-def _fingerprint_global(value: Any, update: Callable[[bytes], None], seen: set[int]) -> None:
-    """As `_fingerprint`, for functions and plain values; modules and classes have their names."""
+def _fingerprint_global(
+    value: Any, update: Callable[[bytes], None], seen: set[int], names: tuple[str, ...] = ()
+) -> None:
+    """As `_fingerprint`, for functions and plain values, and for `names` in a user's module."""
     plain = (bool, int, float, str, bytes, tuple, np.generic, np.ndarray)
     if isinstance(value, FunctionType) or hasattr(value, "py_func") or isinstance(value, plain):
         _fingerprint(value, update, seen)
+    elif (
+        isinstance(value, ModuleType) and value.__name__ not in LIBRARIES and id(value) not in seen
+    ):
+        for name in names:
+            _fingerprint_global(getattr(value, name, None), update, seen | {id(value)}, names)
 
 
 def announce_compilation(kernel: Callable[..., Any]) -> None:

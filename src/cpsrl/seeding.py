@@ -38,7 +38,8 @@ def checked_run(run: Any) -> int:
 
 def stream(seed: int, run: int, name: str) -> np.random.Generator:
     """Return the generator of stream `name` in run `run` of root seed `seed`."""
-    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=(run, NUMBER[name]))
+    key = (checked_run(run), NUMBER[name])
+    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=key)
     return np.random.Generator(np.random.PCG64(sequence))
 
 
@@ -173,11 +174,13 @@ class Streams:
         for name, place in zip(names, places, strict=True):
             if name in self.__dict__:
                 self._words[place][:] = _as_words(getattr(self, name).bit_generator.state)
+        before = [self._words[place].copy() for place in places]
         try:
             yield tuple(self._words[place] for place in places)
         finally:
-            for name, place in zip(names, places, strict=True):
-                if name in self.__dict__:
+            for name, place, old in zip(names, places, before, strict=True):
+                # A generator that was used in between, while its words were not, is ahead of them.
+                if name in self.__dict__ and (self._words[place] != old).any():
                     generator = getattr(self, name)
                     generator.bit_generator.state = _as_state(self._words[place])
 

@@ -10,7 +10,7 @@ from cpsrl.agents.ucrl2 import extended_value_iteration, optimistic_mean
 
 def test_the_optimal_agents_regret_tends_to_minus_the_bias():
     mdp = cpsrl.environment("riverswim")
-    runs = cpsrl.simulate(cpsrl.OptimalAgent(), mdp, 2000, 1000)
+    runs = cpsrl.simulate(cpsrl.agents.OptimalAgent(), mdp, 2000, 1000)
     last = runs.regret[:, -1]
     bias = cpsrl.solve_average(mdp, bias_optimal=True).bias[0]
     assert abs(last.mean() + bias) < 4 * last.std() / np.sqrt(len(last))
@@ -19,7 +19,7 @@ def test_the_optimal_agents_regret_tends_to_minus_the_bias():
 def test_the_random_agent_gains_what_the_uniform_policy_does():
     mdp = cpsrl.environment("riverswim")
     runs = cpsrl.simulate(cpsrl.RandomAgent(), mdp, 20_000, 100)
-    gain, bias = cpsrl.gain_and_bias(mdp, np.full((6, 2), 0.5))
+    gain, bias = cpsrl.planning.gain_and_bias(mdp, np.full((6, 2), 0.5))
     expected = 20_000 * (runs.gain[0] - gain[0]) - bias[0]
     last = runs.regret[:, -1]
     assert abs(last.mean() - expected) < 4 * last.std() / np.sqrt(len(last))
@@ -73,8 +73,8 @@ def test_ucrl2_learns_a_bandit():
 
 def test_differential_q_learning_finds_the_gain_and_the_policy():
     mdp = cpsrl.environment("queue")
-    agent = cpsrl.start(cpsrl.DifferentialQLearning(alpha=0.05, epsilon=0.2), mdp)
-    world = mdp.start()
+    agent = cpsrl.start(cpsrl.agents.DifferentialQLearning(alpha=0.05, epsilon=0.2), mdp)
+    world = mdp.simulator()
     rates = []
     for t in range(60_000):
         state = world.state
@@ -85,7 +85,7 @@ def test_differential_q_learning_finds_the_gain_and_the_policy():
             rates.append(agent.reward_rate)
     solution = cpsrl.solve_average(mdp)
     mixed = 0.2 / mdp.n_actions + 0.8 * np.eye(mdp.n_actions)[agent.policy]
-    achieved = cpsrl.gain_and_bias(mdp, mixed)[0][mdp.initial]
+    achieved = cpsrl.planning.gain_and_bias(mdp, mixed)[0][mdp.initial]
     best = solution.gain[mdp.initial]
     assert achieved == pytest.approx(np.mean(rates), rel=0.1)
     assert achieved > best - 0.15 * abs(best)
@@ -96,8 +96,11 @@ def test_differential_q_learning_finds_the_gain_and_the_policy():
     [
         (lambda: cpsrl.UCRL2(delta=0), r"delta must be in \(0, 1\)"),
         (lambda: cpsrl.start(cpsrl.UCRL2(), cpsrl.Sizes(5000, 2)), "more than 2000"),
-        (lambda: cpsrl.DifferentialQLearning(alpha=0), "alpha must be a positive number"),
-        (lambda: cpsrl.DifferentialQLearning(epsilon=2), r"epsilon must be a number in \[0, 1\]"),
+        (lambda: cpsrl.agents.DifferentialQLearning(alpha=0), "alpha must be a positive number"),
+        (
+            lambda: cpsrl.agents.DifferentialQLearning(epsilon=2),
+            r"epsilon must be a number in \[0, 1\]",
+        ),
     ],
 )
 def test_errors(make, message):

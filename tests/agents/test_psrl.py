@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl import PSRL, Average, Bernoulli, Discounted, Prior, Sizes
+from cpsrl import PSRL, Average, Bernoulli, Dirichlet, Discounted, KnownRewards, Sizes
 from cpsrl.agents.psrl import RESAMPLES
-from cpsrl.beliefs import KnownRewards
 from cpsrl.resampling import DoublingTimes, TSDEStops
 
 
@@ -45,40 +44,55 @@ def test_tsde_by_hand():
     assert resample_times(cpsrl.TSDE(), TWO_PAIRS) == TWO_PAIRS_TIMES
 
 
-@pytest.mark.parametrize("mistake", ["aliased counts", ">= for >", "or for and"])
-def test_the_traces_tell_the_known_mistakes(mistake):
-    def times(pairs):
-        t_k, previous, found = 0, 0, []
-        counts, before = {}, {}
-        for t, pair in enumerate(pairs, start=1):
-            in_time = t <= t_k + previous
-            if mistake == ">= for >":
-                few = all(n < 2 * before.get(p, 0) for p, n in counts.items() if n)
-            else:
-                few = all(n <= 2 * before.get(p, 0) for p, n in counts.items())
-            go_on = (in_time or few) if mistake == "or for and" else (in_time and few)
-            if t == 1 or not go_on:
-                previous, t_k = t - t_k, t
-                before = counts if mistake == "aliased counts" else dict(counts)
-                found.append(t)
-            counts[pair] = counts.get(pair, 0) + 1
-        return found
+@pytest.mark.parametrize(
+    "stops",
+    [
+        lambda t, start, previous, visits, before, memory: t > start + previous,
+        lambda t, start, previous, visits, before, memory: visits > 2 * before,
+        lambda t, start, previous, visits, before, memory: (
+            t > start + previous or visits >= 2 * before
+        ),
+        lambda t, start, previous, visits, before, memory: (
+            t >= start + previous or visits > 2 * before
+        ),
+        lambda t, start, previous, visits, before, memory: (
+            t > start + previous and visits > 2 * before
+        ),
+    ],
+    ids=["counts aliased", "no time", ">= in counts", ">= in time", "and for or"],
+)
+def test_the_traces_tell_the_known_mistakes_in_a_rule_from_tsde(stops):
+    class Mistaken(cpsrl.Rule):
+        pass
 
-    assert times(ONE_PAIR) != ONE_PAIR_TIMES
-    assert times(TWO_PAIRS) != TWO_PAIRS_TIMES
+    Mistaken.stops = staticmethod(stops)
+    wrong = PSRL(Mistaken(), Average())
+    assert (resample_times(wrong, ONE_PAIR), resample_times(wrong, TWO_PAIRS)) != (
+        ONE_PAIR_TIMES,
+        TWO_PAIRS_TIMES,
+    )
 
 
 def test_count_doubling_by_hand():
     # One pair: N at the start 0, 1, 2, 4, 8, 16. A new pair ends the pseudo-episode at once; then
     # N(1,1) is 1, 2, and the eight visits of (0, 0) before are matched at the start of step 20.
-    assert resample_times(cpsrl.CountDoublingPSRL(), ONE_PAIR) == [1, 2, 3, 5, 9, 17]
-    assert resample_times(cpsrl.CountDoublingPSRL(), TWO_PAIRS) == [1, 2, 3, 5, 9, 10, 11, 20]
+    assert resample_times(cpsrl.agents.CountDoublingPSRL(), ONE_PAIR) == [1, 2, 3, 5, 9, 17]
+    assert resample_times(cpsrl.agents.CountDoublingPSRL(), TWO_PAIRS) == [
+        1,
+        2,
+        3,
+        5,
+        9,
+        10,
+        11,
+        20,
+    ]
 
 
 def test_rules_known_in_advance():
     assert resample_times(cpsrl.DSPSRL(), ONE_PAIR) == [1, 2, 4, 8, 16]
-    assert resample_times(cpsrl.FixedLengthPSRL(10), ONE_PAIR) == [1, 11, 21]
-    assert resample_times(cpsrl.EveryStepPSRL(), ONE_PAIR) == list(range(1, 24))
+    assert resample_times(cpsrl.agents.FixedLengthPSRL(10), ONE_PAIR) == [1, 11, 21]
+    assert resample_times(cpsrl.agents.EveryStepPSRL(), ONE_PAIR) == list(range(1, 24))
 
 
 def test_a_step_that_is_only_observed_still_counts():
@@ -93,7 +107,7 @@ def test_a_step_that_is_only_observed_still_counts():
 
 def test_the_policy_is_optimal_for_the_objective_in_what_is_known():
     mdp = cpsrl.environment("riverswim", variant="tsde")
-    known = Prior(transitions=mdp.dense * 1e9, rewards=KnownRewards())
+    known = Dirichlet(transitions=mdp.dense * 1e9, rewards=KnownRewards())
     for objective, plan in [
         (Discounted(), cpsrl.solve_discounted(mdp, 0.99)),
         (Discounted(0.5), cpsrl.solve_discounted(mdp, 0.5)),
@@ -106,8 +120,8 @@ def test_the_policy_is_optimal_for_the_objective_in_what_is_known():
 
 def test_planning_takes_the_gamma_of_the_moment_of_resampling():
     mdp = cpsrl.environment("riverswim")
-    known = Prior(transitions=mdp.dense * 1e9, rewards=KnownRewards())
-    late = cpsrl.ContinuingPSRL(schedule=lambda t: 0.0 if t < 5 else 0.99, prior=known)
+    known = Dirichlet(transitions=mdp.dense * 1e9, rewards=KnownRewards())
+    late = cpsrl.ContinuingPSRL(schedule=lambda t: 0.0 if t < 5 else 0.99, belief=known)
     agent = cpsrl.start(late, mdp)
     policies = []
     for _ in range(2000):
@@ -119,15 +133,15 @@ def test_planning_takes_the_gamma_of_the_moment_of_resampling():
     assert np.array_equal(policies[-1], cpsrl.solve_discounted(mdp, 0.99).policy)
 
 
-def test_the_posterior_can_be_looked_at():
+def test_the_belief_can_be_looked_at():
     mdp = cpsrl.environment("riverswim")
     agent = cpsrl.start(cpsrl.ContinuingPSRL(), mdp)
     agent.act(0)
     agent.observe(0, 1, 0.0, 1)
     before = agent.state()
-    mean = agent.posterior.mean()
+    mean = agent.belief.mean()
     assert mean.dense[0, 1, 1] == pytest.approx((1 + 1 / 6) / 2)
-    assert agent.posterior.sample(np.random.default_rng(0)).n_states == 6
+    assert agent.belief.sample(np.random.default_rng(0)).n_states == 6
     assert before["streams"] == agent.state()["streams"]
 
 
@@ -138,13 +152,13 @@ def test_labels():
     assert tuned.label == "Continuing PSRL, horizon T=5000"
     assert cpsrl.ContinuingPSRL(0.9, label="mine").label == "mine"
     assert PSRL(Bernoulli(0.9), Average()).label == "PSRL, gamma=0.9, average"
-    assert cpsrl.FixedLengthPSRL(7, gamma=0.5).label == "PSRL, length=7, discounted 0.5"
+    assert cpsrl.agents.FixedLengthPSRL(7, gamma=0.5).label == "PSRL, length=7, discounted 0.5"
 
 
 def test_parts():
     assert cpsrl.TSDE() == PSRL(TSDEStops(), Average(), label="TSDE")
     assert cpsrl.DSPSRL().rule == DoublingTimes()
-    assert cpsrl.EveryStepPSRL(gamma=0.9).objective == Discounted(0.9)
+    assert cpsrl.agents.EveryStepPSRL(gamma=0.9).objective == Discounted(0.9)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +167,7 @@ def test_parts():
         (lambda: PSRL(TSDEStops()), "has no gamma to plan with"),
         (lambda: cpsrl.ContinuingPSRL(0.9, schedule="doubling"), "not both"),
         (lambda: cpsrl.start(cpsrl.ContinuingPSRL(schedule="horizon"), Sizes(6, 2)), "horizon=T"),
-        (lambda: cpsrl.FixedLengthPSRL(-1), "length"),
+        (lambda: cpsrl.agents.FixedLengthPSRL(-1), "length"),
     ],
 )
 def test_errors(make, message):

@@ -1,5 +1,7 @@
 """The state of an agent: whose it is, and that a bad one is refused and changes nothing."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -7,19 +9,21 @@ import scipy.sparse
 import cpsrl
 from contracts.test_agents import equal
 from cpsrl.agents.agent import described
+from cpsrl.agents.psrl import PREVIOUS, ROW, START, STEP
+from cpsrl.beliefs import BATCH
 
 RIVER = cpsrl.environment("riverswim")
 AGENTS = [
     cpsrl.RandomAgent(),
-    cpsrl.OptimalAgent(),
+    cpsrl.agents.OptimalAgent(),
     cpsrl.ContinuingPSRL(0.9),
     cpsrl.UCRL2(),
-    cpsrl.DifferentialQLearning(),
+    cpsrl.agents.DifferentialQLearning(),
 ]
 
 
-def lived(spec, steps=20):
-    agent, world = cpsrl.start(spec, RIVER), RIVER.start()
+def lived(spec, steps=20, mdp=RIVER):
+    agent, world = cpsrl.start(spec, mdp), mdp.simulator()
     for _ in range(steps):
         state = world.state
         action = agent.act(state)
@@ -45,6 +49,89 @@ def test_a_state_that_lacks_something_is_refused_and_changes_nothing(spec):
     assert equal(agent.state(), whole)
 
 
+class Remembering(cpsrl.Rule):
+    """Resample when a pair is visited for the fifth time; keeps two numbers."""
+
+    def memory(self):
+        return np.zeros(2)
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        memory[0] += 1
+        return visits == 5
+
+
+LARGE = cpsrl.environment("gridworld", rows=12, columns=12)
+WAITING = cpsrl.PSRL(Remembering(), cpsrl.Average(), cpsrl.Dirichlet(support=LARGE.csr))
+"""A sparse belief with a support, which is not yet told of everything when a run stops."""
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("clock", lambda x: changed(x, STEP, 0), "clock is damaged"),
+        ("clock", lambda x: changed(x, START, 10**6), "clock is damaged"),
+        ("clock", lambda x: changed(x, ROW, 4 * 144), "clock is damaged"),
+        ("clock", lambda x: changed(x, PREVIOUS, -1), "clock is damaged"),
+        ("clock", lambda x: x[:-1], "does not fit: clock"),
+        ("clock", lambda x: x.astype(float), "does not fit: clock"),
+        ("policy", lambda x: changed(x, 0, 4), "policy or clock is damaged"),
+        ("visits", lambda x: changed(x, 3, -1), "is damaged"),
+        ("before", lambda x: x + 1000, "is damaged"),
+        ("before", lambda x: x[1:], "does not fit: before"),
+        ("memory", lambda x: x[:1], "does not fit: memory"),
+        ("memory", lambda x: x.astype(int), "does not fit: memory"),
+        ("memory", lambda x: None, "does not fit: memory"),
+        ("backlog", lambda x: None, "lacks belief or backlog"),
+        ("backlog", lambda x: {"rows": x["rows"]}, "does not fit"),
+        ("backlog", lambda x: x | {"rows": x["rows"][:-1]}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": changed(x["rows"], 1, 4 * 144)}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": changed(x["rows"], 1, -1)}, "backlog is damaged"),
+        ("backlog", lambda x: x | {"rows": x["rows"].astype(float)}, "does not fit: rows"),
+        (
+            "backlog",
+            lambda x: x | {"next_states": changed(x["next_states"], 0, 144)},
+            "backlog is damaged",
+        ),
+        (
+            "backlog",
+            lambda x: x | {"next_states": changed(x["next_states"], 0, 143)},
+            "cannot lead to state 143",
+        ),
+        (
+            "backlog",
+            lambda x: x | {"rewards": changed(x["rewards"], 0, np.inf)},
+            "backlog is damaged",
+        ),
+        (
+            "backlog",
+            lambda x: {name: np.resize(array, BATCH) for name, array in x.items()},
+            "backlog is damaged",
+        ),
+        ("belief", lambda x: x | {"seen": x["seen"] - 1}, "belief is damaged"),
+        ("belief", lambda x: {}, "stored belief does not fit"),
+        ("belief", lambda x: None, "lacks belief or backlog"),
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(part, change, message):
+    whole = lived(WAITING, 40, LARGE).state()
+    assert len(whole["backlog"]["rows"]) > 3
+    assert whole["memory"][0] == 39
+    agent = lived(WAITING, 25, LARGE)
+    before = agent.state()
+    with pytest.raises(ValueError, match=message):
+        agent.restore({**whole, part: change(whole[part])})
+    assert equal(agent.state(), before)
+    agent.restore(whole)
+    assert equal(agent.state(), whole)
+
+
 @pytest.mark.parametrize(
     ("spec", "other", "message"),
     [
@@ -57,13 +144,13 @@ def test_a_state_that_lacks_something_is_refused_and_changes_nothing(spec):
         ),
         (
             cpsrl.TSDE(),
-            cpsrl.TSDE(cpsrl.Prior(rewards=cpsrl.NormalGamma(mu0=0.5))),
-            "its prior.rewards.mu0 is 0.5, not 1.0",
+            cpsrl.TSDE(cpsrl.Dirichlet(rewards=cpsrl.NormalGamma(mu0=0.5))),
+            "its belief.rewards.mu0 is 0.5, not 1.0",
         ),
         (
-            cpsrl.TSDE(cpsrl.Prior(np.ones((6, 2, 6)))),
-            cpsrl.TSDE(cpsrl.Prior(np.full((6, 2, 6), 2.0))),
-            "its prior.transitions is 'array",
+            cpsrl.TSDE(cpsrl.Dirichlet(np.ones((6, 2, 6)))),
+            cpsrl.TSDE(cpsrl.Dirichlet(np.full((6, 2, 6), 2.0))),
+            "its belief.transitions is 'array",
         ),
     ],
 )
@@ -78,15 +165,15 @@ def test_a_label_is_not_part_of_what_an_agent_is():
 
 def test_equal_arrays_are_described_alike_however_they_are_given():
     array = np.random.default_rng(0).random((3, 2, 3))
-    priors = cpsrl.Prior(array), cpsrl.Prior(array.copy()), cpsrl.Prior(array.tolist())
-    assert len({described(prior)["transitions"] for prior in priors}) == 1
+    beliefs = cpsrl.Dirichlet(array), cpsrl.Dirichlet(array.copy()), cpsrl.Dirichlet(array.tolist())
+    assert len({described(belief)["transitions"] for belief in beliefs}) == 1
     mask = scipy.sparse.csr_array(np.ones((6, 3)))
-    assert described(cpsrl.Prior(support=mask))["support"].startswith("array ")
+    assert described(cpsrl.Dirichlet(support=mask))["support"].startswith("array ")
 
 
 def test_a_schedule_that_fails_leaves_the_step_undecided():
-    gammas = iter([1.5, 0.5, 0.5])
-    agent = cpsrl.start(cpsrl.ContinuingPSRL(schedule=lambda t: next(gammas)), RIVER)
+    gammas = iter([1.5])
+    agent = cpsrl.start(cpsrl.ContinuingPSRL(schedule=lambda t: next(gammas, 0.5)), RIVER)
     with pytest.raises(ValueError, match="gamma of step 1"):
         agent.act(0)
     assert agent.resamples == 0
@@ -94,40 +181,68 @@ def test_a_schedule_that_fails_leaves_the_step_undecided():
     assert agent.resamples == 1
 
 
-def test_a_rule_that_gives_too_little_is_refused():
-    class Short(cpsrl.Never):
-        def arrays(self, first, n, rng):
-            resample, gamma = super().arrays(first, n, rng)
-            return resample[:-1], gamma[:-1]
+@pytest.mark.xfail(strict=True, reason="rules are asked for a whole stretch, beyond the last step")
+def test_a_schedule_need_not_be_known_beyond_the_last_step():
+    gammas = [0.9] * 100
+    spec = cpsrl.ContinuingPSRL(schedule=lambda t: gammas[t - 1])
+    cpsrl.simulate(spec, RIVER, 100, 1)
 
-    agent = cpsrl.PSRL(Short(), cpsrl.Average())
-    with pytest.raises(ValueError, match="must give 100 booleans and 100 floats"):
-        cpsrl.simulate(agent, RIVER, 100, 1)
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        lambda n: (np.ones(n - 1, bool), np.nan),
+        lambda n: (np.ones(n, bool), np.full(n - 1, 0.9)),
+        lambda n: (np.ones(n), np.nan),
+        lambda n: (np.ones(n, bool), None),
+        lambda n: (True, 0.9),
+    ],
+)
+def test_a_rule_that_gives_the_wrong_arrays_is_refused(arrays):
+    class Wrong(cpsrl.Rule):
+        def arrays(self, first, n, rng):
+            return arrays(n)
+
+    agent = cpsrl.PSRL(Wrong(), cpsrl.Average())
+    for run in (
+        lambda: cpsrl.simulate(agent, RIVER, 100, 1),
+        lambda: cpsrl.start(agent, RIVER).act(0),
+    ):
+        with pytest.raises(
+            ValueError, match=r"'Wrong' must give \d+ booleans and \d+ floats or one"
+        ):
+            run()
 
 
 def test_small_integers_are_taken_for_what_they_are():
     stay = np.zeros((86, 3, 86))
     stay[np.arange(86), :, np.arange(86)] = 1
     mdp = cpsrl.TabularMDP(stay, np.zeros((86, 3)))
-    world = mdp.start()
+    world = mdp.simulator()
     world.state = 85
     assert world.step(np.uint8(1)) == (0.0, 85)
     agent = cpsrl.start(cpsrl.TSDE(), mdp)
     agent.act(np.uint8(85))
     agent.observe(np.uint8(85), np.uint8(1), np.float32(0.5), np.uint8(85))
-    assert agent.posterior.arrays.visits[85 * 3 + 1] == 1
+    assert agent.belief.arrays.rewards.seen[85 * 3 + 1] == 1
 
 
 @pytest.mark.parametrize(
-    "spec", [cpsrl.TSDE(), cpsrl.UCRL2(), cpsrl.DifferentialQLearning(), cpsrl.OptimalAgent()]
+    "spec",
+    [
+        cpsrl.TSDE(),
+        cpsrl.UCRL2(),
+        cpsrl.agents.DifferentialQLearning(),
+        cpsrl.agents.OptimalAgent(),
+    ],
 )
 def test_agents_of_tables_say_that_they_need_states(spec):
     with pytest.raises(ValueError, match=r"needs states|needs to know the MDP"):
-        cpsrl.start(spec, cpsrl.FeatureSizes(3, 2))
+        cpsrl.start(spec, cpsrl.sizes.FeatureSizes(3, 2))
 
 
 def test_the_random_agent_needs_none():
-    agent = cpsrl.start(cpsrl.RandomAgent(), cpsrl.FeatureSizes(3, 2))
+    agent = cpsrl.start(cpsrl.RandomAgent(), cpsrl.sizes.FeatureSizes(3, 2))
     actions = []
     for _ in range(100):
         actions.append(agent.act([0.0, 1.0, 2.0]))
@@ -137,17 +252,65 @@ def test_the_random_agent_needs_none():
         agent.act([0.0, np.nan, 2.0])
 
 
+class Lookalike:
+    """Has what every part has, and is none of them."""
+
+    has_gamma, needs_counts, discounts, gamma, label = True, False, True, 0.9, "like"
+
+    def arrays(self, first, n, rng):
+        return np.ones(n, bool), 0.9
+
+    def resolve(self, pairs, steps):
+        return self
+
+    def plan(self, P, r, gamma, policy, work):
+        pass
+
+
+class Undecided(cpsrl.Rule):
+    """Neither known in advance nor a test."""
+
+
+class Both(cpsrl.Never):
+    """Known in advance and a test."""
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        return False
+
+
+class Half(cpsrl.Belief):
+    """A belief whose live form can't be restored."""
+
+    def start(self, problem):
+        return SimpleNamespace(observe_many=print, sample=print, state=dict)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: cpsrl.PSRL(rule="bernoulli"), "rule must be one such as"),
         (lambda: cpsrl.PSRL(rule=cpsrl.Bernoulli), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(rule=Lookalike()), r"one such as Bernoulli\(0.99\), or of a subclass"),
+        (lambda: cpsrl.PSRL(rule=cpsrl.Average()), "rule must be one such as"),
+        (lambda: cpsrl.PSRL(Undecided(), cpsrl.Average()), "must have `arrays`, .* a test `stops`"),
+        (lambda: cpsrl.PSRL(Both(), cpsrl.Average()), "must have `arrays`, .* and not both"),
         (lambda: cpsrl.BootstrappedDQN(rule=cpsrl.Never), "rule must be one such as"),
-        (lambda: cpsrl.PSRL(objective=cpsrl.Average), "objective must be"),
-        (lambda: cpsrl.PSRL(prior=0.5), "prior must be a Prior"),
+        (lambda: cpsrl.PSRL(objective=cpsrl.Average), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(objective=Lookalike()), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(objective="average"), r"must be Discounted\(\) or Average\(\)"),
+        (lambda: cpsrl.PSRL(belief=0.5), r"one such as Dirichlet\(\), with start\(problem\)"),
+        (lambda: cpsrl.PSRL(belief=cpsrl.Dirichlet), "belief must be one such as"),
+        (lambda: cpsrl.PSRL(belief=cpsrl.NormalGamma()), "belief must be one such as"),
+        (lambda: cpsrl.PSRL(belief=Lookalike()), "belief must be one such as"),
+        (lambda: cpsrl.TSDE(belief="dirichlet"), "belief must be one such as"),
+        (
+            lambda: cpsrl.start(cpsrl.TSDE(Half()), RIVER),
+            r"a live belief must have restore\(...\)",
+        ),
         (lambda: cpsrl.start("tsde", RIVER), "spec must be an agent"),
         (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
-        (lambda: cpsrl.Prior(transitions=1e-310), "transitions must be a positive number"),
+        (lambda: cpsrl.Dirichlet(transitions=1e-310), "transitions must be a positive number"),
         (lambda: cpsrl.NormalGamma(tau0=1e-310), "tau0 must be a positive number"),
     ],
 )
@@ -168,4 +331,4 @@ def test_a_support_with_a_state_that_there_is_not_is_refused():
     entries = (np.ones(12), np.full(12, 10_000_000), np.arange(13))
     support = scipy.sparse.csr_array(entries, shape=(12, 6))
     with pytest.raises(ValueError, match="support has a successor 10000000"):
-        cpsrl.start(cpsrl.TSDE(cpsrl.Prior(support=support)), RIVER)
+        cpsrl.start(cpsrl.TSDE(cpsrl.Dirichlet(support=support)), RIVER)

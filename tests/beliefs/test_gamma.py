@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cpsrl.beliefs.dirichlet import sample_dense
+from cpsrl.beliefs.dirichlet import sample_rows
 from cpsrl.beliefs.gamma import LAYERS, MOST_SHAPE, draw_gamma, small_gamma
+from cpsrl.seeding import lent
 
 SHAPES = [0.5, 0.3, 0.25, 1 / 6, 1 / 20, 1 / 49, 1 / 128, 1e-3]
 
@@ -45,7 +46,8 @@ def test_the_law(shape):
     """A cell of shape a beside one of shape 2 is Beta(a, 2)."""
     alpha, visits = np.tile([shape, 2.0], (200_000, 1)), np.ones(200_000, np.int64)
     out = np.empty_like(alpha)
-    sample_dense(alpha, visits, small_gamma(shape), np.random.default_rng(3), out)
+    with lent(3) as words:
+        sample_rows(alpha, visits, small_gamma(shape), words, out)
     marginal, least = stats.beta(shape, 2.0), 1e-15
     seen = out[out[:, 0] > least, 0]
     assert stats.binomtest(len(seen), len(out), marginal.sf(least)).pvalue > 1e-3
@@ -58,8 +60,8 @@ def test_the_law(shape):
 
 @pytest.mark.parametrize("shape", [0.0, 0.2, 0.9, 1.0, 7.5])
 def test_any_shape(shape):
-    rng = np.random.default_rng(0)
-    x = np.array([draw_gamma(shape, rng) for _ in range(5000)])
+    with lent(0) as words:
+        x = np.array([draw_gamma(shape, words) for _ in range(5000)])
     if shape == 0:
         assert not x.any()
     else:

@@ -51,7 +51,7 @@ def test_every_state_is_reached_from_the_start_under_some_policy(name):
 @every
 def test_the_simulator_follows_the_model(name):
     mdp = environment(name)
-    simulator, actions = mdp.start(seed=1), np.random.default_rng(0)
+    simulator, actions = mdp.simulator(seed=1), np.random.default_rng(0)
     if isinstance(mdp.initial, int):
         assert simulator.state == mdp.initial
     for _ in range(200):
@@ -67,7 +67,7 @@ def test_equal_seeds_agree_and_different_seeds_differ(name):
     mdp = environment(name)
 
     def states(seed, run=0):
-        simulator, actions = mdp.start(seed, run), np.random.default_rng(0)
+        simulator, actions = mdp.simulator(seed, run), np.random.default_rng(0)
         return [simulator.step(int(actions.integers(mdp.n_actions)))[1] for _ in range(500)]
 
     assert states(7) == states(7)

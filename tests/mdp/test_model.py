@@ -162,7 +162,7 @@ def test_the_simulator_takes_one_uniform_a_step_through_the_inverse_distribution
     mdp = cpsrl.environment("random", n_states=7, n_actions=3, concentration=7.0)
     uniforms = stream(5, 2, "transition").random(300)
     actions = np.random.default_rng(0).integers(3, size=300)
-    simulator = mdp.start(seed=5, run=2)
+    simulator = mdp.simulator(seed=5, run=2)
     state = 0
     for u, action in zip(uniforms, actions, strict=True):
         right = int(np.searchsorted(np.cumsum(mdp.dense[state, action]), u, "right"))
@@ -174,7 +174,7 @@ def test_the_simulator_takes_one_uniform_a_step_through_the_inverse_distribution
 
 def test_a_row_with_zeros_never_leads_where_it_cannot():
     mdp = cpsrl.TabularMDP([[[0, 1, 0, 0]]] * 4, np.zeros((4, 1)))
-    simulator = mdp.start()
+    simulator = mdp.simulator()
     assert {simulator.step(0)[1] for _ in range(100)} == {1}
 
 
@@ -195,7 +195,7 @@ def test_gaussian_rewards_are_the_mean_plus_the_reward_stream():
     deviation = np.array([[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]])
     mdp = cpsrl.TabularMDP(P, R, noise=deviation)
     normals = stream(0, 4, "reward").standard_normal(100)
-    simulator = mdp.start(seed=0, run=4)
+    simulator = mdp.simulator(seed=0, run=4)
     for t, normal in enumerate(normals):
         state, action = simulator.state, t % 2
         reward, _ = simulator.step(action)
@@ -205,14 +205,14 @@ def test_gaussian_rewards_are_the_mean_plus_the_reward_stream():
 def test_bernoulli_rewards_are_zero_or_one_with_the_right_mean():
     mdp = cpsrl.TabularMDP(np.ones((1, 1, 1)), [[0.3]], noise="bernoulli")
     uniforms = stream(0, 0, "reward").random(1_000)
-    simulator = mdp.start()
+    simulator = mdp.simulator()
     rewards = [simulator.step(0)[0] for _ in range(1_000)]
     np.testing.assert_array_equal(rewards, uniforms < 0.3)
 
 
 def test_the_initial_state_is_drawn_from_its_distribution():
     mdp = cpsrl.TabularMDP(P, R, initial=[0.25, 0.0, 0.75])
-    starts = np.array([mdp.start(seed=0, run=run).state for run in range(2_000)])
+    starts = np.array([mdp.simulator(seed=0, run=run).state for run in range(2_000)])
     uniforms = np.array([stream(0, run, "transition").random() for run in range(2_000)])
     np.testing.assert_array_equal(starts, np.where(uniforms < 0.25, 0, 2))
     assert cpsrl.TabularMDP(P, R, initial=1).start().state == 1
@@ -221,7 +221,7 @@ def test_the_initial_state_is_drawn_from_its_distribution():
 @pytest.mark.parametrize("action", [2, -1])
 def test_an_action_out_of_range_is_refused_and_changes_nothing(action):
     mdp = cpsrl.TabularMDP(P, R, noise=1.0)
-    simulator = mdp.start()
+    simulator = mdp.simulator()
     before = (simulator.state, simulator.streams.state())
     with pytest.raises(ValueError, match=f"action must be a whole number in 0..1, not {action}"):
         simulator.step(action)

@@ -51,14 +51,14 @@ def equal(first, second):
 def test_vectors_and_states_of_a_table_are_the_same_to_it():
     table = live()
     vector = live(problem=FeatureSizes(6, 2))
-    actions = play(table, RIVER.start(), 40)
-    assert play(vector, RIVER.start(), 40, see=lambda s: RIVER.features[s]) == actions
+    actions = play(table, RIVER.simulator(), 40)
+    assert play(vector, RIVER.simulator(), 40, see=lambda s: RIVER.features[s]) == actions
     assert equal(online(table), online(vector))
 
 
 def test_equal_runs_agree_and_different_ones_differ():
     one, same, other = live(run=1), live(run=1), live(run=2)
-    actions = [play(agent, RIVER.start(run=7), 40) for agent in (one, same, other)]
+    actions = [play(agent, RIVER.simulator(run=7), 40) for agent in (one, same, other)]
     assert actions[0] == actions[1]
     assert equal(online(one), online(same))
     assert not equal(online(one), online(other))
@@ -66,13 +66,13 @@ def test_equal_runs_agree_and_different_ones_differ():
 
 @pytest.mark.parametrize("options", [{}, {"mask": 0.5, "epsilon": 0.3, "capacity": 8}])
 def test_it_goes_on_from_a_saved_state_as_if_it_had_not_stopped(options):
-    agent, simulator = live(**options), RIVER.start()
+    agent, simulator = live(**options), RIVER.simulator()
     play(agent, simulator, 13)
     agent.act(simulator.state)
     saved, where = agent.state(), simulator.state
     noise = simulator.streams.state()
     actions = play(agent, simulator, 20)
-    again, later = live(run=5, **options), RIVER.start()
+    again, later = live(run=5, **options), RIVER.simulator()
     again.restore(saved)
     later.state = where
     later.streams.restore(noise)
@@ -83,7 +83,7 @@ def test_it_goes_on_from_a_saved_state_as_if_it_had_not_stopped(options):
 
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     agent, other = live(), live(members=4)
-    play(agent, RIVER.start(), 3)
+    play(agent, RIVER.simulator(), 3)
     before = agent.state()
     with pytest.raises(ValueError, match=r"its belief.members is 4, not 3"):
         agent.restore(other.state())
@@ -123,7 +123,7 @@ def test_the_action_is_the_same_until_time_moves_on():
 
 
 def test_the_target_follows_every_few_updates_and_the_prior_never_moves():
-    agent, simulator = live(), RIVER.start()
+    agent, simulator = live(), RIVER.simulator()
     begun = online(agent)
     prior = {name: np.array(w) for name, w in agent.learner.prior.items()}
     play(agent, simulator, 4)
@@ -220,7 +220,7 @@ def test_the_coin_and_the_discount_factor_can_differ(rule):
 def test_the_discount_factor_enters_the_update():
     agents = [live(rule=Bernoulli(0.7), objective=Discounted(gamma)) for gamma in (0.5, 0.9)]
     for agent in agents:
-        play(agent, RIVER.start(), 1)
+        play(agent, RIVER.simulator(), 1)
     assert not equal(online(agents[0]), online(agents[1]))
 
 
@@ -244,7 +244,7 @@ def test_gamma_is_the_short_form():
 
 def test_dqn_is_one_member_without_prior_and_with_random_actions():
     agent = start(DQN(hidden=(6,), batch=4), RIVER)
-    play(agent, RIVER.start(), 5)
+    play(agent, RIVER.simulator(), 5)
     assert agent.learner.online["w0"].shape == (1, 6, 6)
     assert not np.any(agent.learner.prior["w1"])
     draws = agent.draw_steps(10_000)

@@ -31,13 +31,13 @@ def test_gain_bias_and_value_of_deterministic_and_stochastic_policies(kind):
             matrix = np.einsum("sa,sat->st", weights, P)
             rewards = (weights * r).sum(axis=1)
             gain, bias = brute_force.gain_and_bias(matrix, rewards)
-            found_gain, found_bias = cpsrl.gain_and_bias(mdp, policy)
+            found_gain, found_bias = cpsrl.planning.gain_and_bias(mdp, policy)
             scale = 1 + np.abs(bias).max()
             np.testing.assert_allclose(found_gain, gain, atol=1e-12 * scale)
             np.testing.assert_allclose(found_bias, bias, atol=1e-11 * scale**2)
             value = np.linalg.solve(np.eye(n_states) - 0.9 * matrix, rewards)
             np.testing.assert_allclose(
-                cpsrl.discounted_value(mdp, policy, 0.9), value, atol=1e-12, rtol=1e-12
+                cpsrl.planning.discounted_value(mdp, policy, 0.9), value, atol=1e-12, rtol=1e-12
             )
 
 
@@ -52,12 +52,12 @@ def test_stationary_distributions(kind):
         np.testing.assert_allclose(rows @ P[:, 0], rows, atol=1e-13)
         np.testing.assert_allclose(rows.sum(axis=1), 1, atol=1e-13)
         if len(rows) == 1:
-            found = cpsrl.stationary_distribution(mdp, policy)
+            found = cpsrl.planning.stationary_distribution(mdp, policy)
             np.testing.assert_allclose(np.tile(found, (len(r), 1)), star, atol=1e-8)
         else:
             several += 1
             with pytest.raises(ValueError, match=f"{len(rows)} closed classes"):
-                cpsrl.stationary_distribution(mdp, policy)
+                cpsrl.planning.stationary_distribution(mdp, policy)
     assert several > 0 or kind not in ("multichain", "deterministic")
 
 
@@ -107,13 +107,15 @@ def test_the_public_functions_take_the_sparse_path_with_stochastic_policies():
     full = np.einsum("sa,sat->st", policy, mdp.dense)
     np.testing.assert_allclose(matrix.toarray(), full, atol=1e-15)
     gain, bias = brute_force.gain_and_bias(full, (policy * mdp.rewards).sum(axis=1))
-    found_gain, found_bias = cpsrl.gain_and_bias(mdp, policy)
+    found_gain, found_bias = cpsrl.planning.gain_and_bias(mdp, policy)
     np.testing.assert_allclose(found_gain, gain, atol=1e-12)
     np.testing.assert_allclose(found_bias, bias, atol=1e-10)
     value = np.linalg.solve(np.eye(150) - 0.99 * full, rewards)
-    np.testing.assert_allclose(cpsrl.discounted_value(mdp, policy, 0.99), value, rtol=1e-11)
     np.testing.assert_allclose(
-        cpsrl.stationary_distribution(mdp, policy), limit_matrix(full)[0], atol=1e-12
+        cpsrl.planning.discounted_value(mdp, policy, 0.99), value, rtol=1e-11
+    )
+    np.testing.assert_allclose(
+        cpsrl.planning.stationary_distribution(mdp, policy), limit_matrix(full)[0], atol=1e-12
     )
 
 
@@ -147,8 +149,12 @@ def test_a_nearly_decomposable_chain_keeps_its_digits_where_a_plain_solve_loses_
     plain = np.linalg.solve(system, [0, 0, 0, 0, 0, 1])
     assert np.abs(plain / exact - 1).max() > 1e-6
     mdp, policy = chain_mdp(P, rewards), np.zeros(6, int)
-    np.testing.assert_allclose(cpsrl.stationary_distribution(mdp, policy), exact, rtol=1e-13)
-    np.testing.assert_allclose(cpsrl.gain_and_bias(mdp, policy)[0], exact @ rewards, rtol=1e-13)
+    np.testing.assert_allclose(
+        cpsrl.planning.stationary_distribution(mdp, policy), exact, rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        cpsrl.planning.gain_and_bias(mdp, policy)[0], exact @ rewards, rtol=1e-13
+    )
 
 
 def test_the_gain_of_the_river_does_not_drift_as_repeated_squaring_does():
@@ -160,13 +166,13 @@ def test_the_gain_of_the_river_does_not_drift_as_repeated_squaring_does():
         power = power @ power
     exact = 7203 / 16805
     assert abs((power @ rewards)[0] - exact) > 1e-6
-    np.testing.assert_allclose(cpsrl.gain_and_bias(mdp, right)[0], exact, atol=1e-15)
+    np.testing.assert_allclose(cpsrl.planning.gain_and_bias(mdp, right)[0], exact, atol=1e-15)
 
 
 def test_the_bias_of_a_rarely_visited_first_state_keeps_its_digits():
     # state 0 is entered with probability 1e-12 and left at once for the state that pays
     P = np.array([[0, 1, 0], [1e-12, 0.5, 0.5 - 1e-12], [0, 0.25, 0.75]])
-    gain, bias = cpsrl.gain_and_bias(chain_mdp(P, [5.0, 1.0, 0.0]), [0, 0, 0])
+    gain, bias = cpsrl.planning.gain_and_bias(chain_mdp(P, [5.0, 1.0, 0.0]), [0, 0, 0])
     np.testing.assert_allclose(gain, 1 / 3, rtol=1e-10)
     np.testing.assert_allclose(bias, [50 / 9, 8 / 9, -4 / 9], rtol=1e-9)
 
@@ -187,10 +193,10 @@ WRONG_POLICIES = [
 def test_a_wrong_policy_is_refused(policy, complaint):
     mdp = cpsrl.environment("random", n_states=3, n_actions=2)
     for use in (
-        lambda: cpsrl.gain_and_bias(mdp, policy),
-        lambda: cpsrl.stationary_distribution(mdp, policy),
-        lambda: cpsrl.discounted_value(mdp, policy, 0.9),
-        lambda: cpsrl.reward_averaging_time(mdp, policy),
+        lambda: cpsrl.planning.gain_and_bias(mdp, policy),
+        lambda: cpsrl.planning.stationary_distribution(mdp, policy),
+        lambda: cpsrl.planning.discounted_value(mdp, policy, 0.9),
+        lambda: cpsrl.planning.reward_averaging_time(mdp, policy),
         lambda: cpsrl.solve_discounted(mdp, 0.9, policy=policy),
         lambda: cpsrl.solve_average(mdp, policy=policy),
     ):
@@ -209,7 +215,7 @@ def test_a_gamma_out_of_range_is_refused(gamma):
     mdp = cpsrl.environment("riverswim")
     for use in (
         lambda: cpsrl.solve_discounted(mdp, gamma),
-        lambda: cpsrl.discounted_value(mdp, np.zeros(6, int), gamma),
+        lambda: cpsrl.planning.discounted_value(mdp, np.zeros(6, int), gamma),
         lambda: cpsrl.planning_gap(mdp, gamma),
     ):
         with pytest.raises(ValueError, match=r"gamma must be a number in \[0, 1\), not"):

@@ -14,19 +14,15 @@ from cpsrl.planning import kernels
 
 def exact_discounted(mdp, gamma):
     """The optimal value by the dense kernel for small models, whatever the size."""
-    n_states = mdp.n_states
-    policy, value = np.zeros(n_states, np.int64), np.empty(n_states)
-    scratch = np.empty((n_states, n_states))
-    kernels.plan_discounted(mdp.dense, mdp.rewards, gamma, policy, value, scratch)
-    return value
+    policy, work = np.zeros(mdp.n_states, np.int64), kernels.workspace(mdp.n_states)
+    kernels.plan_discounted(*kernels.thawed(mdp.dense, mdp.rewards), gamma, policy, work)
+    return work.value
 
 
 def exact_average(mdp):
-    n_states = mdp.n_states
-    policy, gain, bias = np.zeros(n_states, np.int64), np.empty(n_states), np.empty(n_states)
-    scratch = np.empty((n_states, n_states))
-    kernels.plan_average(mdp.dense, mdp.rewards, policy, gain, bias, scratch)
-    return gain
+    policy, work = np.zeros(mdp.n_states, np.int64), kernels.workspace(mdp.n_states)
+    kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, policy, work)
+    return work.gain
 
 
 MODELS = {
@@ -62,7 +58,7 @@ def test_discounted_agrees_with_the_dense_kernel(model, gamma):
     exact = exact_discounted(mdp, gamma)
     assert found.reached
     assert np.abs(found.value - exact).max() <= found.error + 1e-12 / (1 - gamma)
-    value = cpsrl.discounted_value(mdp, found.policy, gamma)
+    value = cpsrl.planning.discounted_value(mdp, found.policy, gamma)
     np.testing.assert_allclose(value, exact, atol=2e-8)
 
 
@@ -73,7 +69,7 @@ def test_average_agrees_with_the_dense_kernel(model):
     exact = exact_average(mdp)
     assert found.reached
     assert np.abs(found.gain - exact).max() <= found.error + 1e-12
-    gain, bias = cpsrl.gain_and_bias(mdp, found.policy)
+    gain, bias = cpsrl.planning.gain_and_bias(mdp, found.policy)
     np.testing.assert_allclose(found.gain, gain, atol=1e-12)
     np.testing.assert_allclose(found.bias, bias, atol=1e-9 * (1 + np.abs(bias).max()))
 
@@ -133,7 +129,7 @@ def test_a_grid_of_1600_states_solves_its_optimality_equations():
     np.testing.assert_allclose(best.gain, best.gain[0], rtol=1e-12)
     step = (mdp.rewards + (mdp.csr @ best.bias).reshape(shape)).max(axis=1)
     np.testing.assert_allclose(step, best.bias + best.gain, atol=1e-8)
-    stationary = cpsrl.stationary_distribution(mdp, best.policy)
+    stationary = cpsrl.planning.stationary_distribution(mdp, best.policy)
     assert stationary @ mdp.rewards[:, 0] == pytest.approx(best.gain[0], rel=1e-10)
     assert stationary @ best.bias == pytest.approx(0, abs=1e-9)
 
@@ -175,14 +171,14 @@ def test_a_warm_start_gives_the_same_answer_and_leaves_its_policy_alone(model):
 
 def test_a_kernel_that_starts_from_the_optimum_stops_after_one_iteration():
     mdp = cpsrl.environment("riverswim")
-    policy, value, scratch = np.zeros(6, np.int64), np.empty(6), np.empty((6, 6))
-    bias = np.empty(6)
+    model = kernels.thawed(mdp.dense, mdp.rewards)
+    policy, work = np.zeros(6, np.int64), kernels.workspace(6)
 
     def discounted():
-        return kernels.plan_discounted(mdp.dense, mdp.rewards, 0.99, policy, value, scratch)
+        return kernels.plan_discounted(*model, 0.99, policy, work)
 
     def average():
-        return kernels.plan_average(mdp.dense, mdp.rewards, policy, value, bias, scratch)
+        return kernels.plan_average(*model, 1.0, policy, work)
 
     assert discounted() > 1
     assert discounted() == 1

@@ -38,8 +38,8 @@ def test_gain_span_diameter_and_tau(variant):
     assert close(best.gain.max(), gain)
     assert best.reached
     assert close(cpsrl.span(best.bias), span)
-    assert close(cpsrl.diameter(mdp), diameter)
-    bracket = cpsrl.reward_averaging_time(mdp, best.policy)
+    assert close(cpsrl.planning.diameter(mdp), diameter)
+    bracket = cpsrl.planning.reward_averaging_time(mdp, best.policy)
     assert bracket.closed
     assert close(bracket.low, tau)
     assert close(bracket.high, tau)
@@ -49,7 +49,7 @@ def test_gain_span_diameter_and_tau(variant):
 def test_tau_is_attained_in_the_limit_at_the_left_end(variant):
     mdp = cpsrl.environment("riverswim", variant=variant)
     best = cpsrl.solve_average(mdp, bias_optimal=True)
-    tau = cpsrl.reward_averaging_time(mdp, best.policy)
+    tau = cpsrl.planning.reward_averaging_time(mdp, best.policy)
     assert np.argmax(np.abs(best.bias)) == 0
     assert tau.low == abs(best.bias[0])
     assert tau.high < 0.99 * cpsrl.span(best.bias)
@@ -59,7 +59,7 @@ def test_tau_is_attained_in_the_limit_at_the_left_end(variant):
 def test_every_gamma_above_gamma0_suffices(variant):
     gamma0 = RIVERS[variant][-1]
     mdp = cpsrl.environment("riverswim", variant=variant)
-    found = cpsrl.sufficient_gamma(mdp)
+    found = cpsrl.planning.sufficient_gamma(mdp)
     assert close(found.gamma, (gamma0, 6))
     assert cpsrl.planning_gap(mdp, found.gamma + 1e-7).gap == 0
     assert cpsrl.planning_gap(mdp, found.gamma - 1e-7).gap > 0

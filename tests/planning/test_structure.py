@@ -36,7 +36,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_class_of_hand_made_models(example):
     successors, kind, classes, transient = EXAMPLES[example]
-    found = cpsrl.classify(deterministic(successors))
+    found = cpsrl.planning.classify(deterministic(successors))
     assert found.kind == kind
     assert [c.tolist() for c in found.classes] == classes
     assert found.transient.tolist() == transient
@@ -48,7 +48,7 @@ def test_an_action_that_may_leave_does_not_hold_a_component_together():
     transitions[0, 0] = [0, 0.5, 0.5]
     transitions[1, 0] = [1, 0, 0]
     transitions[2, 0] = [0, 0, 1]
-    found = cpsrl.classify(cpsrl.TabularMDP(transitions, np.zeros((3, 1))))
+    found = cpsrl.planning.classify(cpsrl.TabularMDP(transitions, np.zeros((3, 1))))
     assert found.kind == "weakly communicating"
     assert [c.tolist() for c in found.classes] == [[2]]
     assert found.transient.tolist() == [0, 1]
@@ -62,7 +62,7 @@ def test_components_that_fall_apart_one_after_the_other():
         transitions[s, 0, [s + 1, max(s - 1, 0)]] += 0.5
     transitions[-2, 0] = 0.5 * (np.eye(n_states)[-1] + np.eye(n_states)[0])
     transitions[-1, 0, -1] = 1
-    found = cpsrl.classify(cpsrl.TabularMDP(transitions, np.zeros((n_states, 1))))
+    found = cpsrl.planning.classify(cpsrl.TabularMDP(transitions, np.zeros((n_states, 1))))
     assert [c.tolist() for c in found.classes] == [[n_states - 1]]
     assert found.transient.tolist() == list(range(n_states - 1))
 
@@ -71,7 +71,7 @@ def test_components_that_fall_apart_one_after_the_other():
 def test_the_class_agrees_with_all_sets_of_states(kind):
     for index in range(30):
         P, r = random_mdp(np.random.default_rng((40 + KINDS.index(kind), index)), kind)
-        found = cpsrl.classify(cpsrl.TabularMDP(P, r))
+        found = cpsrl.planning.classify(cpsrl.TabularMDP(P, r))
         components = brute_force.end_components(P)
         assert [tuple(c.tolist()) for c in found.classes] == components
         inside = sorted(s for c in components for s in c)
@@ -82,7 +82,7 @@ def test_a_probability_of_zero_that_is_stored_is_no_way():
     rows = scipy.sparse.csr_array(
         (np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2)
     )
-    assert cpsrl.classify(cpsrl.TabularMDP(rows, np.zeros((2, 1)))).kind == "multichain"
+    assert cpsrl.planning.classify(cpsrl.TabularMDP(rows, np.zeros((2, 1)))).kind == "multichain"
 
 
 def test_whether_a_policy_is_unichain():
@@ -101,7 +101,7 @@ def test_the_diameter_agrees_with_all_policies(kind):
         P, r = random_mdp(np.random.default_rng((50 + KINDS.index(kind), index)), kind)
         if len(r) > 4:
             continue
-        found, right = cpsrl.diameter(cpsrl.TabularMDP(P, r)), brute_force.diameter(P)
+        found, right = cpsrl.planning.diameter(cpsrl.TabularMDP(P, r)), brute_force.diameter(P)
         assert found == pytest.approx(right, rel=1e-10), f"{kind} {index}"
         finite += np.isfinite(right)
     assert finite > 0
@@ -109,9 +109,9 @@ def test_the_diameter_agrees_with_all_policies(kind):
 
 def test_the_diameter_of_a_ring_and_of_what_cannot_be_reached():
     ring = deterministic([[1], [2], [3], [0]])
-    assert cpsrl.diameter(ring) == pytest.approx(3)
-    assert cpsrl.diameter(deterministic(EXAMPLES["transient"][0])) == np.inf
-    assert cpsrl.diameter(deterministic(EXAMPLES["single"][0])) == 0
+    assert cpsrl.planning.diameter(ring) == pytest.approx(3)
+    assert cpsrl.planning.diameter(deterministic(EXAMPLES["transient"][0])) == np.inf
+    assert cpsrl.planning.diameter(deterministic(EXAMPLES["single"][0])) == 0
 
 
 def test_the_diameter_of_a_ladder_that_is_all_but_never_climbed():
@@ -121,23 +121,23 @@ def test_the_diameter_of_a_ladder_that_is_all_but_never_climbed():
         transitions[:, 0, 0] = [1 - p, 1 - p, 1 - p, 1]
         transitions[[0, 1, 2], 0, [1, 2, 3]] = p
         mdp = cpsrl.TabularMDP(transitions, np.zeros((4, 1)))
-        assert cpsrl.diameter(mdp) == pytest.approx(longest, rel=1e-12)
+        assert cpsrl.planning.diameter(mdp) == pytest.approx(longest, rel=1e-12)
 
 
 def test_the_diameter_takes_the_sparse_path_on_many_states():
     mdp = cpsrl.environment("gridworld", rows=15, columns=15, slip=0.0)
     # no way is longer than that from corner to corner
-    assert cpsrl.diameter(mdp) == pytest.approx(28)
+    assert cpsrl.planning.diameter(mdp) == pytest.approx(28)
     slips = cpsrl.environment("gridworld", rows=15, columns=15)
     gain = cpsrl.solve_average(slips).gain[0]
-    assert cpsrl.diameter(slips, targets=[224]) == pytest.approx(1 / gain - 1)
+    assert cpsrl.planning.diameter(slips, targets=[224]) == pytest.approx(1 / gain - 1)
 
 
 def test_beyond_2000_states_a_lower_bound_is_given_on_request():
     mdp = cpsrl.environment("gridworld", rows=45, columns=45, slip=0.0)
     with pytest.raises(ValueError, match=r"2025 states .* targets=\[...\]\) is a lower bound"):
-        cpsrl.diameter(mdp)
-    assert cpsrl.diameter(mdp, targets=[2024]) == pytest.approx(88)
+        cpsrl.planning.diameter(mdp)
+    assert cpsrl.planning.diameter(mdp, targets=[2024]) == pytest.approx(88)
 
 
 def cyclic_chain(rng, period, size):
@@ -177,7 +177,7 @@ def test_the_averaging_time_agrees_with_its_definition(name):
     for index in range(5):
         rewards = np.random.default_rng(index).normal(size=len(matrix))
         mdp = cpsrl.TabularMDP(matrix[:, None, :], rewards[:, None])
-        found = cpsrl.reward_averaging_time(mdp, np.zeros(len(matrix), int))
+        found = cpsrl.planning.reward_averaging_time(mdp, np.zeros(len(matrix), int))
         right = brute_force.averaging_time(matrix, rewards, 600)
         assert found.closed
         assert found.low <= found.high
@@ -188,7 +188,7 @@ def test_the_averaging_time_agrees_with_its_definition(name):
 
 def test_the_averaging_time_of_two_states_in_turn():
     mdp = cpsrl.TabularMDP([[[0, 1]], [[1, 0]]], [[1.0], [0.0]])
-    found = cpsrl.reward_averaging_time(mdp, [0, 0])
+    found = cpsrl.planning.reward_averaging_time(mdp, [0, 0])
     assert found.closed
     assert found.low == found.high == 0.5
 
@@ -196,7 +196,7 @@ def test_the_averaging_time_of_two_states_in_turn():
 def test_the_averaging_time_of_a_stochastic_policy_on_many_states():
     mdp = cpsrl.environment("random", n_states=120, n_actions=3, successors=5, seed=4)
     policy = np.random.default_rng(1).dirichlet(np.ones(3), 120)
-    found = cpsrl.reward_averaging_time(mdp, policy)
+    found = cpsrl.planning.reward_averaging_time(mdp, policy)
     matrix = np.einsum("sa,sat->st", policy, mdp.dense)
     right = brute_force.averaging_time(matrix, (policy * mdp.rewards).sum(axis=1), 600)
     assert found.closed
@@ -205,7 +205,7 @@ def test_the_averaging_time_of_a_stochastic_policy_on_many_states():
 
 def test_the_averaging_time_is_zero_where_the_reward_is_always_the_same():
     mdp = cpsrl.TabularMDP(np.full((3, 1, 3), 1 / 3), np.full((3, 1), 0.7))
-    found = cpsrl.reward_averaging_time(mdp, [0, 0, 0])
+    found = cpsrl.planning.reward_averaging_time(mdp, [0, 0, 0])
     assert (found.low, found.closed) == (pytest.approx(0, abs=1e-15), True)
 
 
@@ -213,8 +213,8 @@ def test_slow_mixing_leaves_the_bracket_open():
     # the sup over T <= 300 is far below the limit, and the span far above it
     slow = np.array([[1 - 1e-4, 1e-4], [3e-4, 1 - 3e-4]])
     mdp = cpsrl.TabularMDP(slow[:, None, :], [[0.0], [1.0]])
-    found = cpsrl.reward_averaging_time(mdp, [0, 0], most_steps=300)
-    whole = cpsrl.reward_averaging_time(mdp, [0, 0])
+    found = cpsrl.planning.reward_averaging_time(mdp, [0, 0], most_steps=300)
+    whole = cpsrl.planning.reward_averaging_time(mdp, [0, 0])
     assert not found.closed
     assert whole.closed
     assert whole.low == pytest.approx(1875, rel=1e-9)
@@ -230,9 +230,9 @@ def test_a_long_period_leaves_the_bracket_open():
     mdp = cpsrl.TabularMDP(ring[:, None, :], rewards[:, None])
     policy = np.zeros(n_states, int)
     right = brute_force.averaging_time(ring, rewards, 2 * n_states)
-    found = cpsrl.reward_averaging_time(mdp, policy, most_steps=20)
+    found = cpsrl.planning.reward_averaging_time(mdp, policy, most_steps=20)
     assert not found.closed
     assert found.low < right <= found.high * (1 + 1e-12)
-    whole = cpsrl.reward_averaging_time(mdp, policy)
+    whole = cpsrl.planning.reward_averaging_time(mdp, policy)
     assert whole.closed
     assert whole.high == pytest.approx(right, rel=1e-8)

@@ -42,7 +42,7 @@ def test_the_largest_insufficient_gamma_is_found_where_the_set_has_a_hole():
     roots = np.roots([0.5, 0.5, -0.5, 0.05])
     crossings = sorted(float(x.real) for x in roots if abs(x.imag) < 1e-12 and 0 < x.real < 1)
     assert len(crossings) == 2
-    found = cpsrl.sufficient_gamma(stay_or_cycle())
+    found = cpsrl.planning.sufficient_gamma(stay_or_cycle())
     assert found.gamma == pytest.approx(crossings[1], abs=1e-9)
 
 
@@ -53,7 +53,7 @@ def test_of_tied_policies_the_one_with_the_larger_gain_counts():
     assert cpsrl.planning_gap(mdp, 0.5).gap == 0
     assert cpsrl.planning_gap(mdp, 0.5).policy[0] == 1
     assert cpsrl.planning_gap(mdp, 0.499).gap == pytest.approx(0.5)
-    assert cpsrl.sufficient_gamma(mdp).gamma == pytest.approx(0.5, abs=1e-9)
+    assert cpsrl.planning.sufficient_gamma(mdp).gamma == pytest.approx(0.5, abs=1e-9)
 
 
 def test_the_gap_is_the_largest_over_states_of_a_multichain_model():
@@ -83,9 +83,9 @@ def test_the_gap_of_a_policy_is_that_of_its_gain():
 def test_without_rewards_every_gamma_suffices():
     mdp = cpsrl.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)))
     assert cpsrl.planning_gap(mdp, 0.3).gap == 0
-    assert cpsrl.sufficient_gamma(mdp).gamma == 0
+    assert cpsrl.planning.sufficient_gamma(mdp).gamma == 0
 
 
 def test_a_scan_whose_largest_gamma_falls_short_says_so():
     mdp = cpsrl.environment("riverswim", variant="tsde")
-    assert np.isnan(cpsrl.sufficient_gamma(mdp, largest=0.99).gamma)
+    assert np.isnan(cpsrl.planning.sufficient_gamma(mdp, largest=0.99).gamma)

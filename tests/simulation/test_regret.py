@@ -49,7 +49,9 @@ def test_regret_of_a_hundred_thousand_steps(name):
 
 
 def test_count_doubling_as_osband_russo_and_van_roy_report():
-    runs = cpsrl.simulate(cpsrl.CountDoublingPSRL(), cpsrl.environment("riverswim"), 10_000, SEEDS)
+    runs = cpsrl.simulate(
+        cpsrl.agents.CountDoublingPSRL(), cpsrl.environment("riverswim"), 10_000, SEEDS
+    )
     assert 106 / 1.5 < runs.regret[:, -1].mean() < 106 * 1.5
 
 

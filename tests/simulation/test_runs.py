@@ -52,7 +52,7 @@ def test_select_and_join():
 def test_later_points_follow_the_earlier_ones():
     whole = cpsrl.simulate(cpsrl.TSDE(), RIVER, 50, 2, record=[10, 20, 45])
     first = cpsrl.simulate(cpsrl.TSDE(), RIVER, 30, 2, record=[10, 20, 45])
-    later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 2, record=[10, 20, 45], start=first.state)
+    later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 2, record=[10, 20, 45], resume=first.state)
     joined = first.then(later)
     for name in ("times", "regret", "resamples", "seeds", "gain"):
         assert np.array_equal(getattr(joined, name), getattr(whole, name)), name

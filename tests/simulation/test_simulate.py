@@ -93,7 +93,7 @@ def test_a_horizon_is_kept_when_a_run_goes_on():
     tuned = cpsrl.ContinuingPSRL(schedule="horizon")
     first = cpsrl.simulate(tuned, RIVER, 400, 2, record=1)
     assert first.agents == ("Continuing PSRL, horizon T=400",)
-    second = cpsrl.simulate(tuned, RIVER, 600, 2, record=1, start=first.state)
+    second = cpsrl.simulate(tuned, RIVER, 600, 2, record=1, resume=first.state)
     assert second.agents == first.agents
     fixed = cpsrl.ContinuingPSRL(schedule="horizon", horizon=400)
     whole = cpsrl.simulate(fixed, RIVER, 1000, 2, record=1)
@@ -133,7 +133,7 @@ def test_discounted_regret_goes_on_and_is_refused_where_it_has_no_meaning():
     whole = cpsrl.simulate(spec, RIVER, 300, 2, record=1, discounted_regret=True)
     first = cpsrl.simulate(spec, RIVER, 100, 2, record=1, discounted_regret=True)
     second = cpsrl.simulate(
-        spec, RIVER, 200, 2, record=1, discounted_regret=True, start=first.state
+        spec, RIVER, 200, 2, record=1, discounted_regret=True, resume=first.state
     )
     joined = np.hstack([first.discounted_regret, second.discounted_regret])
     assert np.array_equal(whole.discounted_regret, joined)
@@ -141,7 +141,7 @@ def test_discounted_regret_goes_on_and_is_refused_where_it_has_no_meaning():
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 1, discounted_regret=True)
     plain = cpsrl.simulate(spec, RIVER, 100, 2)
     with pytest.raises(ValueError, match="cannot begin in the middle"):
-        cpsrl.simulate(spec, RIVER, 10, 2, discounted_regret=True, start=plain.state)
+        cpsrl.simulate(spec, RIVER, 10, 2, discounted_regret=True, resume=plain.state)
 
 
 def test_any_object_with_act_and_observe_runs(capsys):
@@ -153,7 +153,7 @@ def test_any_object_with_act_and_observe_runs(capsys):
             pass
 
     runs = cpsrl.simulate(Right(), RIVER, 500, 3)
-    optimal = cpsrl.simulate(cpsrl.OptimalAgent(), RIVER, 500, 3)
+    optimal = cpsrl.simulate(cpsrl.agents.OptimalAgent(), RIVER, 500, 3)
     assert runs.agents == ("Right",)
     assert np.array_equal(runs.regret, optimal.regret)
     assert runs.state is None
@@ -173,7 +173,7 @@ def test_an_error_in_progress_ends_the_simulation():
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        cpsrl.simulate(cpsrl.EveryStepPSRL(), RIVER, 10**9, 3, progress=refuse)
+        cpsrl.simulate(cpsrl.agents.EveryStepPSRL(), RIVER, 10**9, 3, progress=refuse)
 
 
 def test_an_error_in_an_agent_comes_out():
@@ -236,14 +236,47 @@ def test_errors(options, message):
         ("gain", 0.1, "another environment: its optimal gain is 0.1"),
         ("run", 3, "that of run 3 of seed 0, not of run 0 of seed 0"),
         ("seed", 3, "that of run 0 of seed 3, not of run 0 of seed 0"),
-        ("agent", None, "spec and agent must be dictionaries"),
-        ("streams", None, "streams are transition"),
+        ("agent", None, "the agent's must be a dictionary"),
+        ("streams", {}, "streams are transition"),
+        ("horizon", 0, "horizon of the state must be a whole number"),
     ],
 )
 def test_a_damaged_state_is_refused(name, value, message):
     state = cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1).state[0]
     with pytest.raises(ValueError, match=message):
-        cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1, start=[{**state, name: value}])
+        cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1, resume=[{**state, name: value}])
+
+
+def test_streams_are_kept_once_with_the_agent_or_with_the_run():
+    class Right:
+        def act(self, state):
+            return 1
+
+        def observe(self, *transition):
+            pass
+
+        def state(self):
+            return {}
+
+        def restore(self, state):
+            assert state == {}
+
+    whole = cpsrl.simulate(Right(), RIVER, 200, 1, record=1)
+    first = cpsrl.simulate(Right(), RIVER, 80, 1, record=1)
+    second = cpsrl.simulate(Right(), RIVER, 120, 1, record=1, resume=first.state)
+    assert np.array_equal(whole.regret, np.hstack([first.regret, second.regret]))
+    with pytest.raises(ValueError, match="streams are transition"):
+        cpsrl.simulate(Right(), RIVER, 5, 1, resume=[{**first.state[0], "streams": None}])
+    state = cpsrl.simulate(cpsrl.TSDE(), RIVER, 100, 1).state[0]
+    assert state["streams"] is None
+    with pytest.raises(ValueError, match="lacks streams"):
+        cpsrl.simulate(
+            cpsrl.TSDE(),
+            RIVER,
+            5,
+            1,
+            resume=[{**state, "agent": _without(state["agent"], "streams")}],
+        )
 
 
 def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
@@ -253,7 +286,7 @@ def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
         cpsrl.simulate(cpsrl.UCRL2, RIVER, 10, 1)
     with pytest.raises(ValueError, match="mdp must be a TabularMDP"):
         cpsrl.simulate(cpsrl.TSDE(), "riverswim", 10, 1)
-    with pytest.raises(ValueError, match="seeds must be at most"):
+    with pytest.raises(ValueError, match="run must be at most 4294967295, not 9223372036854775808"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, [2**63])
 
 
@@ -274,20 +307,20 @@ def test_errors_of_start():
     longer = cpsrl.environment("riverswim", n_states=7)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2)
     with pytest.raises(ValueError, match="start has 2 states for 3 seeds"):
-        cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, start=runs.state)
+        cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, resume=runs.state)
     with pytest.raises(ValueError, match="another environment"):
-        cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, start=runs.state)
+        cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, resume=runs.state)
     with pytest.raises(ValueError, match=r"its rule.kind is 'TSDEStops', not 'DoublingTimes'"):
-        cpsrl.simulate(cpsrl.DSPSRL(), RIVER, 10, 2, start=runs.state)
+        cpsrl.simulate(cpsrl.DSPSRL(), RIVER, 10, 2, resume=runs.state)
     old = tuple({**state, "format": 0} for state in runs.state)
     with pytest.raises(ValueError, match="format 0"):
-        cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2, start=old)
+        cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2, resume=old)
     with pytest.raises(ValueError, match="lacks streams"):
         cpsrl.simulate(
-            cpsrl.TSDE(), RIVER, 10, 2, start=[_without(s, "streams") for s in runs.state]
+            cpsrl.TSDE(), RIVER, 10, 2, resume=[_without(s, "streams") for s in runs.state]
         )
-    later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, [1], start=runs.state[1:])
+    later = cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, [1], resume=runs.state[1:])
     with pytest.raises(ValueError, match="different steps"):
-        cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, 2, start=(runs.state[0], later.state[0]))
+        cpsrl.simulate(cpsrl.TSDE(), RIVER, 5, 2, resume=(runs.state[0], later.state[0]))
     with pytest.raises(ValueError, match="an agent is one of"):
         cpsrl.simulate("tsde", RIVER, 5, 2)

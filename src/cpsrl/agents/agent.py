@@ -142,7 +142,7 @@ def described(value: Any) -> Any:
     if scipy.sparse.issparse(value):
         matrix = value.tocsr()
         value = np.concatenate([matrix.shape, matrix.indptr, matrix.indices, matrix.data])
-    if isinstance(value, np.ndarray) or (isinstance(value, list | tuple) and np.ndim(value) > 1):
+    if isinstance(value, np.ndarray) or _is_nested(value):
         array = np.ascontiguousarray(value)
         content = repr((array.dtype.str, array.shape)).encode() + array.tobytes()
         return f"array {hashlib.sha256(content).hexdigest()[:16]}"
@@ -153,6 +153,14 @@ def described(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     return "function" if callable(value) else type(value).__name__
+
+
+def _is_nested(value: Any) -> bool:
+    """Return whether `value` is an array of more than one dimension as a list of lists."""
+    try:
+        return isinstance(value, list | tuple) and np.ndim(value) > 1
+    except ValueError:  # its parts have different shapes
+        return False
 
 
 def check_state(state: dict[str, Any], spec: Any, *needed: str) -> None:

@@ -332,7 +332,8 @@ class PSRLAgent(LiveAgent):
         counts = (clock, values["visits"], values["before"])
         rows = self.sizes.n_states * self.sizes.n_actions
         sound = sound and all((count >= 0).all() for count in counts)
-        if not sound or clock[ROW] >= rows or clock[STEP] < 1:
+        sound = sound and (values["before"] <= values["visits"]).all()
+        if not sound or clock[ROW] >= rows or clock[STEP] < max(1, clock[START]):
             raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
 
     def restore_parts(self, state: dict[str, Any]) -> None:
@@ -348,6 +349,10 @@ class PSRLAgent(LiveAgent):
             sound = sound and (pending[name] >= 0).all() and (pending[name] < limit).all()
         if not sound or not np.isfinite(pending["rewards"]).all():
             raise ValueError("the stored backlog is damaged: it has impossible numbers")
+        waiting = np.unique([pending["rows"], pending["next_states"]], axis=1)
+        for row, next_state in waiting.T.tolist():  # compiled code takes them as they are
+            from_state, action = divmod(row, self.sizes.n_actions)
+            self.told.check_possible(from_state, action, next_state)
         self.told.restore(state["belief"])
         self.backlog = _backlog(max(n, LEAST_ROOM))
         for name, array in pending.items():

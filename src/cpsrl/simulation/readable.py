@@ -20,18 +20,22 @@ def advance(
             break
         state, resamples = simulator.state, resamples_of(agent)
         action = agent.act(state)
+        resampled = resamples_of(agent) > resamples
+        if resampled:
+            recorder.look(state, agent)
         reward, next_state = simulator.step(action)
         agent.observe(state, action, reward, next_state)
         run.reward_sum += reward
         run.step = t
         if len(tape.resampled):
-            tape.resampled[t - begun] = resamples_of(agent) > resamples
+            tape.resampled[t - begun] = resampled
         if len(tape.states):
             tape.states[t - begun], tape.actions[t - begun] = state, action
             tape.rewards[t - begun] = reward
         if mark < len(tape.marks) and tape.marks[mark] == t:
             tape.reward_sums[mark], tape.resamples[mark] = run.reward_sum, resamples_of(agent)
             mark += 1
+            recorder.fill(mark)
         if t + 1 == first + steps or t + 1 - begun == recorder.chunk:
             recorder.collect(begun, t + 1 - begun)
             begun = t + 1

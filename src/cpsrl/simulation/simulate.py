@@ -201,7 +201,7 @@ def _restore(run: Run, state: dict[str, Any]) -> None:
     agent.restore(state["agent"])
     if type(agent) in LOOPS and agent.step != state["step"] + 1:
         raise ValueError("the state is damaged: agent and run are not at the same step")
-    if state["streams"] is not None:
+    if state["streams"] is not None or not isinstance(agent, LiveAgent):
         simulator.streams.restore(state["streams"])
     simulator.state = state["environment_state"]
     run.gain, run.step, run.reward_sum = state["gain"], state["step"], state["reward_sum"]
