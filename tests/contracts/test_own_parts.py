@@ -290,7 +290,7 @@ def test_where_a_run_is_split_changes_no_rounding(rule, steps, cuts):
     assert equal(whole.state[0] | state, whole.state[0])
     start, runs = None, []
     for first, last in zip((0, *cuts), (*cuts, steps), strict=True):
-        runs.append(simulate(spec, RIVER, last - first, [3], start=start))
+        runs.append(simulate(spec, RIVER, last - first, [3], resume=start))
         start = runs[-1].state
     assert equal(start[0], whole.state[0])
     # Handed over where a resampling was due, and when BATCH had gathered since the last time.

@@ -306,7 +306,7 @@ def test_an_attribute_called_state_is_not_taken_for_a_method():
 def test_errors_of_start():
     longer = cpsrl.environment("riverswim", n_states=7)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2)
-    with pytest.raises(ValueError, match="start has 2 states for 3 seeds"):
+    with pytest.raises(ValueError, match="resume has 2 states for 3 seeds"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, resume=runs.state)
     with pytest.raises(ValueError, match="another environment"):
         cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, resume=runs.state)
