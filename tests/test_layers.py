@@ -11,7 +11,7 @@ import cpsrl
 from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {"_compile", "checks", "registry", "seeding", "sizes"},
+    {"_compile", "checks", "registry", "seeding", "sizes", "statistics"},
     {"mdp", "files", "tables"},
     {"environments", "planning"},
     {"posterior", "networks", "resampling"},

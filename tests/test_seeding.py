@@ -58,3 +58,11 @@ def test_seeds_and_runs_are_whole_numbers(value):
 
 def test_whole_numbers_of_numpy_are_welcome():
     assert Streams(np.int64(3), np.uint8(1)).state() == Streams(3, 1).state()
+
+
+def test_run_numbers_that_could_meet_another_seed_are_refused():
+    for run in (2**32, 7 * 2**32 + 3):
+        with pytest.raises(ValueError, match=r"run must be below 2\^32"):
+            Streams(5, run)
+    last = Streams(5, 2**32 - 1).state()
+    assert last != Streams(5 + 2**160 - 2**128, 5).state()

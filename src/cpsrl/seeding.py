@@ -2,7 +2,9 @@
 
 The generator of a purpose (a stream) in run k of root seed s is seeded by
 `SeedSequence(s, spawn_key=(k, number of the stream))`. Run k is therefore the same alone or among
-fifty, and two agents on one run meet the same environment noise.
+fifty, and two agents on one run meet the same environment noise. A run number of 2^32 or more would
+take two words of the sequence, and could meet the streams of another root seed (seed 5, run
+7 * 2^32 + 3 those of seed 5 + 3 * 2^128, run 7): it is refused.
 """
 
 from typing import Any
@@ -11,12 +13,17 @@ import numpy as np
 
 from cpsrl.checks import checked_whole
 
+MOST_RUNS = 2**32
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 
 
 def stream(seed: int, run: int, name: str) -> np.random.Generator:
     """Return the generator of stream `name` in run `run` of root seed `seed`."""
-    key = (checked_whole("run", run), STREAMS.index(name))
+    if checked_whole("run", run) >= MOST_RUNS:
+        raise ValueError(
+            f"run must be below 2^32, not {run}: larger ones share other seeds' streams"
+        )
+    key = (int(run), STREAMS.index(name))
     sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=key)
     return np.random.Generator(np.random.PCG64(sequence))
 

@@ -31,13 +31,14 @@ def audited(index):
     tol = float(rng.choice([1e-14, 1e-8, 1e-8, 1e-5]))
     wrong = []
 
-    def check(what, solution, numbers, truth, size, well):
+    def check(what, solution, numbers, truth, size, loosest):
         off = exact.distance(numbers, [truth[s] for s in state])
         if off > solution.error:
             wrong.append(f"{what}: off by {off} > {solution.error}")
         if solution.reached and off > tol:
             wrong.append(f"{what}: reached {tol}, off by {off}")
-        if well and solution.error > 1000 * (off + mdp.n_states * EPS * size):
+        tight = 1000 * (off + mdp.n_states * EPS * size)
+        if well and solution.error > max(tight, loosest):
             wrong.append(f"{what}: loose, {solution.error} for {off}, {size}")
 
     stored, normal = (exact.rationals(P, n) for n in (False, True))
@@ -46,11 +47,13 @@ def audited(index):
     for name, rows in (("stored", stored), ("normalised", normal)):
         if gamma * max(float(sum(row)) for x in rows for row in x) < 1:
             truth = exact.best_value(rows, r, gamma)
-            check(f"discounted, {name}", found, found.value, truth, size, well and gamma < 0.9995)
+            # sweeps end at the tolerance asked for, and may be nearer by chance
+            loosest = np.inf if gamma > 0.9995 else 0.0 if small else min(tol, 1e-5 * size)
+            check(f"discounted, {name}", found, found.value, truth, size, loosest)
     gain = exact.best_gain(normal, r)
     found = cpsrl.solve_average(mdp, tol, bias_optimal=bool(rng.integers(2)) and small)
     size = np.ptp(found.bias) + np.ptp(r)
-    check("average", found, found.gain, gain, size, well)
+    check("average", found, found.gain, gain, size, 0.0)
     return wrong
 
 
