@@ -21,6 +21,7 @@ import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
+from cpsrl._compile import jit
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import Floats, Ints, TabularMDP
 from cpsrl.planning import elimination
@@ -155,10 +156,24 @@ def sparse_factors(matrix: Any, leave: Floats) -> Any:
     except RuntimeError:  # exactly singular in float64
         return Reduction(matrix, leave)
     times = factors.solve(np.ones(n))
-    entries = matrix.tocoo()
-    later = entries.data * (times[entries.row] - times[entries.col])
-    residual = leave * times + np.bincount(entries.row, later, n) - 1
-    return factors if np.abs(residual).max() <= TRUST else Reduction(matrix, leave)
+    residual = _times_residual(matrix.indptr, matrix.indices, matrix.data, leave, times)
+    return factors if residual <= TRUST else Reduction(matrix, leave)
+
+
+@jit
+def _times_residual(
+    indptr: Ints, indices: Ints, data: Floats, leave: Floats, times: Floats
+) -> float:
+    """Return the largest |1 + M t - t|, differences first; infinite if any is not a number."""
+    most = 0.0
+    for i in range(len(times)):
+        total = leave[i] * times[i] - 1.0
+        for entry in range(indptr[i], indptr[i + 1]):
+            total += data[entry] * (times[i] - times[indices[entry]])
+        if not abs(total) < np.inf:
+            return np.inf
+        most = max(most, abs(total))
+    return most
 
 
 def closed_classes(matrix: Any) -> list[Ints]:
