@@ -11,7 +11,17 @@ import cpsrl
 from cpsrl._compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {"_compile", "atomic", "checks", "registry", "seeding", "sizes", "types", "variates"},
+    {
+        "_compile",
+        "atomic",
+        "checks",
+        "registry",
+        "seeding",
+        "sizes",
+        "statistics",
+        "types",
+        "variates",
+    },
     {"mdp"},
     {"environments", "planning"},
     {"beliefs", "objectives", "resampling"},

@@ -21,6 +21,7 @@ from numpy.random.bit_generator import ISeedSequence
 from cpsrl.checks import checked_whole
 from cpsrl.variates import MULTIPLIER, Words
 
+MOST_RUNS = 2**32
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 NUMBER = {name: number for number, name in enumerate(STREAMS)}
 MOST_RUN = 2**32 - 1

@@ -7,7 +7,7 @@ import pytest
 from cpsrl.cli.main import main
 from cpsrl.theory import CLAIMS
 from cpsrl.theory.counterexamples import path
-from cpsrl.theory.evidence import Claim, Verdict
+from cpsrl.theory.evidence import Claim, Control, Verdict
 
 
 def said(capsys, *arguments):
@@ -83,7 +83,9 @@ def test_verify_shows_a_false_statement_with_what_is_true(capsys):
     assert "holds lemma-5.3 (Lemma 5.3)" in out
     assert "confidence 99%" in out
     assert "1 of 2 claims hold" in out
-    assert "Every claim came out as it is known to." in out
+    assert "control: sqrt(8 S A T): holds, as it must" in out
+    assert "control: V in place of V^ under the sum: fails, as it must" in out
+    assert "Every claim and every control came out as it is known to." in out
     assert "claim 2 of 2: lemma-5.3" in err
 
 
@@ -94,16 +96,40 @@ def test_verify_as_json(capsys):
     assert row["name"] == "bellman-equation"
     assert row["reference"] == "eq. 4"
     assert row["holds"] is True
+    assert row["verdict"] == "holds"
+    assert row["control"]["ratio"] > 1
     assert 0 <= row["ratio"] < 1
 
 
 def test_verify_leaves_with_1_if_a_claim_does_not_come_out_as_known(capsys, monkeypatch):
-    wrong = Claim("one-is-two", "ours", "1 = 2", lambda effort: Verdict(False, 2.0, {}))
+    control = Control("1 = 3", 3.0)
+    wrong = Claim("one-is-two", "ours", "1 = 2", lambda effort: Verdict(False, 2.0, control, {}))
     monkeypatch.setitem(CLAIMS, "one-is-two", wrong)
     with pytest.raises(SystemExit) as left:
         main(["verify", "--only", "one-is-two"])
     assert left.value.code == 1
     assert "Not as known: one-is-two" in capsys.readouterr().out
+
+
+def test_verify_leaves_with_1_if_a_control_does_not_fail(capsys, monkeypatch):
+    control = Control("1 = 1", 1.0)
+    weak = Claim("one-is-one", "ours", "1 = 1", lambda effort: Verdict(True, 1.0, control, {}))
+    monkeypatch.setitem(CLAIMS, "one-is-one", weak)
+    with pytest.raises(SystemExit) as left:
+        main(["verify", "--only", "one-is-one"])
+    assert left.value.code == 1
+    assert "control: 1 = 1: holds, WHICH IT MUST NOT" in capsys.readouterr().out
+
+
+def test_verify_calls_a_vacuous_statement_vacuous(capsys, monkeypatch):
+    control = Control("anything", 0.1, must_hold=True)
+    verdict = Verdict(True, 0.01, control, {}, vacuous=True)
+    claim = Claim("at-most-all", "ours", "x <= T", lambda effort: verdict, vacuous=True)
+    monkeypatch.setitem(CLAIMS, "at-most-all", claim)
+    code, out, _ = said(capsys, "verify", "--only", "at-most-all")
+    assert code == 0
+    assert "vacuous at-most-all (ours)" in out
+    assert "0 of 1 claims hold, 1 vacuous" in out
 
 
 def test_verify_gives_the_nearest_name(capsys):

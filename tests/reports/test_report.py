@@ -9,7 +9,7 @@ import pytest
 from cpsrl.experiments import Entry, Experiment, find_experiment, run_experiment
 from cpsrl.reports import report
 from cpsrl.reports.paper import findings
-from cpsrl.reports.summary import markdown, summary
+from cpsrl.reports.summary import comparisons, markdown, summary
 
 
 def test_a_row_says_what_the_runs_came_to(make_runs):
@@ -34,6 +34,37 @@ def test_the_table_is_markdown_with_a_section_for_every_environment(make_runs):
     text = markdown(summary(make_runs({"x": (1, 0.5)}, environments=("a", "b"))))
     assert text.count("## ") == 2
     assert text.count("| x |") == 2
+
+
+def test_all_pairs_are_compared_and_those_that_differ_are_named(make_runs):
+    runs = make_runs({"good": (1, 0.5), "same": (1, 0.5), "bad": (3, 0.5)})
+    pairs = comparisons(runs)
+    assert [len(found) for found in pairs.values()] == [3]
+    text = markdown(summary(runs), pairs)
+    assert "Of 3 pairs of agents 2 can be told apart" in text
+    assert "- good less bad: -" in text
+    assert "good less same" not in text
+    alike = make_runs({"x": (1, 0.5), "y": (1, 0.5)})
+    assert "Of 1 pairs of agents 0 can be told apart" in markdown(
+        summary(alike), comparisons(alike)
+    )
+
+
+def test_unequal_runs_are_not_compared(make_runs):
+    assert comparisons(without(make_runs({"x": (1, 0.5), "y": (1, 0.5)}), "y", range(3))) == {}
+
+
+def test_few_runs_come_with_a_warning(make_runs):
+    few = markdown(summary(make_runs({"x": (1, 0.5)}, seeds=10)))
+    assert "With 10 runs, rare failures may be unseen" in few
+    assert "is missed with probability 60%" in few
+    assert "unseen" not in markdown(summary(make_runs({"x": (1, 0.5)}, seeds=20)))
+
+
+def test_one_run_has_no_interval(make_runs):
+    (row,) = summary(make_runs({"x": (1, 0.5)}, seeds=1))
+    assert np.isnan([row.regret.low, row.regret.high]).all()
+    assert "| - |" in markdown([row])
 
 
 LEFT = ["Continuing PSRL, horizon T=100000", "Continuing PSRL, gamma=0.99"]

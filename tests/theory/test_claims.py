@@ -34,6 +34,8 @@ def test_cheap_claims_come_out_as_known():
     for finding in found:
         assert finding.as_expected, finding.as_dict()
         assert finding.verdict.holds == (finding.verdict.ratio <= 1)
+        assert finding.verdict.control.what
+        assert finding.verdict.control.must_hold == (not finding.claim.true)
     assert ("lemma-5.1", 1.0) in told
 
 
@@ -53,7 +55,7 @@ def test_every_claim_is_described_and_documented(name):
     assert bool(claim.instead) == (not claim.true)
     assert claim.counterexample in ("", *COUNTEREXAMPLES)
     row = next(line for line in DOCS.read_text().splitlines() if f"`{name}`" in line)
-    assert re.search("false" if not claim.true else "holds", row)
+    assert re.search("false" if not claim.true else "vacuous" if claim.vacuous else "holds", row)
 
 
 def test_the_documentation_names_no_claim_that_does_not_exist():

@@ -13,6 +13,10 @@ deviations M2,
     beta = beta0 + (M2 + lambda0 n (m - mu0)^2 / (lambda0 + n)) / 2.
 
 m and M2 are kept by Welford's recursion (1962), which does not cancel.
+
+Drawn means are Student's with 2 alpha degrees of freedom, except that the gamma variate is taken as
+at least 1e-200, or means would overflow. That changes a share of 10^(-200 alpha) of the draws: of
+pairs without a reward 1e-100 at n_tau = 1, 1% at .02 and 79% at .001.
 """
 
 import math

@@ -202,7 +202,7 @@ def show(report: "Report") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cpsrl.reports.summary import HEADINGS, LEGEND, cells, title
+    from cpsrl.reports.summary import HEADINGS, LEGEND, caution, cells, title
 
     console = Console()
     if not console.is_terminal:
@@ -216,6 +216,8 @@ def show(report: "Report") -> None:
         for row in here:
             table.add_row(*map(Text, cells(row)))
         console.print(table)
+    if warning := caution(report.rows):
+        console.print(warning, highlight=False, markup=False)
     console.print(LEGEND, style="dim", highlight=False, markup=False)
     for finding in report.findings:
         console.print(f"\n{finding}", highlight=False, markup=False, soft_wrap=True)

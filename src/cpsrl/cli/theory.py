@@ -166,8 +166,10 @@ def verify(
     """Check the statements of the paper, one claim after the other.
 
     For example, `cpsrl verify --quick`, or `cpsrl verify --only lemma-3.3-upper eq-5`. A statement
-    that is false is reported as failing, with a counterexample and what is true instead. The exit
-    code is 0 if every claim came out as it is known to (false ones failing), and 1 otherwise.
+    that is false is reported as failing, with a counterexample and what is true instead; one that
+    would hold whatever was measured, as vacuous. Each check is also put to a control, which shows
+    that it can fail. The exit code is 0 if every claim and every control came out as it is known to
+    (false ones failing), and 1 otherwise.
 
     Args:
         only: names of claims; all of them by default.
@@ -211,20 +213,27 @@ def _show_finding(finding: "Finding") -> None:
 
     claim, verdict = finding.claim, finding.verdict
     console = Console(highlight=False)
-    word = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
+    colour = {"holds": "green", "fails": "red", "vacuous": "yellow"}[verdict.word]
+    word = f"[{colour}]{verdict.word}[/]"
     level = f", confidence {verdict.level:.0%}" if verdict.level is not None else ""
     surprise = "" if finding.as_expected else "  [bold red]NOT AS KNOWN[/]"
     console.print(
         f"{word} [bold]{claim.name}[/] ({claim.reference}) ratio {verdict.ratio:.4g}{level}, "
         f"{finding.seconds:.1f} s{surprise}"
     )
-    lines = [claim.statement, *_lines(_plain(verdict.details))]
+    lines = [claim.statement, _control(verdict.control), *_lines(_plain(verdict.details))]
     if claim.instead:
         lines.append(f"true instead: {claim.instead}")
     if claim.counterexample:
         lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {_file(claim)}`)")
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 6)), markup=False)
+
+
+def _control(control: Any) -> str:
+    word = "holds" if control.ratio <= 1 else "fails"
+    known = "as it must" if control.as_expected else "WHICH IT MUST NOT"
+    return f"control: {control.what}: {word}, {known} (ratio {control.ratio:.4g})"
 
 
 def _file(claim: Any) -> str:
@@ -269,11 +278,14 @@ def _plain(value: Any) -> Any:
 
 
 def _show_summary(found: list["Finding"]) -> None:
-    holding = sum(f.verdict.holds for f in found)
+    words = [f.verdict.word for f in found]
     surprises = [f.claim.name for f in found if not f.as_expected]
     seconds = sum(f.seconds for f in found)
-    print(f"\n{holding} of {len(found)} claims hold ({seconds:.0f} s).", end=" ")
+    vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
+    print(
+        f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).", end=" "
+    )
     if surprises:
         print(f"Not as known: {', '.join(surprises)}.")
     else:
-        print("Every claim came out as it is known to.")
+        print("Every claim and every control came out as it is known to.")

@@ -3,8 +3,8 @@
 It solves V = max over a of r_a + gamma P_a V. Small models are solved by policy iteration with
 exact evaluation; larger ones by value sweeps with MacQueen's bounds (`sweeps`), and, where these
 contract too slowly, by policy iteration with a sparse (or dense) factorisation. In every case the
-result carries a bound on its error that was computed from the Bellman residual of the value
-returned: |V - V*| <= residual / (1 - gamma), or MacQueen's sharper one.
+result carries a bound on its error that was computed from the value returned, with every rounding
+counted (`certificates`). Rewards far from 0 for their range are centred first.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import kernels, sweeps
+from cpsrl.planning.certificates import discounted_error, measures, swept_error
 from cpsrl.planning.evaluation import checked_policy, discounted_value
 from cpsrl.types import Floats, Ints
 
@@ -22,6 +23,10 @@ SWEEPS, MORE_SWEEPS = 120, 5000
 """Bellman steps (each with up to 128 policy steps) before policy iteration takes over, and the
 most where it cannot."""
 FEW_SUCCESSORS = 8
+COARSE = 1e-5
+"""A tolerance above this share of what rewards can make of a difference is not used to stop."""
+FAR = 8
+"""Rewards are centred if their middle is more than so many times their range from 0."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -33,7 +38,7 @@ class DiscountedSolution:
     Attributes:
         policy: `(S,)` actions.
         value: `(S,)`, the optimal value up to `error`.
-        error: a checked bound on the value's error.
+        error: a bound on the distance of `value` from the optimal value and from the policy's.
         tol: the tolerance asked for.
     """
 
@@ -62,21 +67,45 @@ def solve_discounted(
     gamma = checked_gamma(gamma)
     checked_tolerance(tol)
     choice = first_policy(mdp, policy)
+    if shift := reward_shift(mdp):
+        found = solve_discounted(with_rewards(mdp, mdp.rewards - shift), gamma, tol, choice)
+        value = found.value + shift / (1 - gamma)
+        return _certified(mdp, gamma, tol, found.policy, value)
     if mdp.n_states <= DENSE_PLANNING:
         work = kernels.workspace(mdp.n_states)
         kernels.plan_discounted(*kernels.thawed(mdp.dense, mdp.rewards), gamma, choice, work)
-        value = work.value
-        residual = kernels.bellman_residual(mdp.dense, mdp.rewards, gamma, value)
-        rounding = 4 * mdp.n_states * EPS * float(np.abs(value).max())
-        return DiscountedSolution(choice, value, residual / (1 - gamma) + rounding, tol)
+        return _certified(mdp, gamma, tol, choice, work.value)
     factors = factors_well(mdp)
     value = np.zeros(mdp.n_states)
     if policy is not None and factors:
         value = discounted_value(mdp, choice, gamma)
-    found, finest = _sweep(mdp, gamma, tol, choice, value, SWEEPS if factors else MORE_SWEEPS)
-    if factors and not found.reached and found.error > finest:
-        found = min(found, iterate(mdp, gamma, tol, found.policy), key=lambda x: x.error)
+    found, close = _sweep(mdp, gamma, tol, choice, value, SWEEPS if factors else MORE_SWEEPS)
+    if factors and not close:
+        iterated = iterate(mdp, gamma, tol, found.policy)
+        found = min(found, iterated, key=lambda x: x.error)
     return found
+
+
+def _certified(
+    mdp: TabularMDP, gamma: float, tol: float, policy: Ints, value: Floats
+) -> DiscountedSolution:
+    error = discounted_error(mdp, gamma, policy, value)
+    return DiscountedSolution(policy, value, error, tol)
+
+
+def reward_shift(mdp: TabularMDP) -> float:
+    """Return the middle of the rewards where it is far from 0 for their range, else 0.
+
+    Then r - shift is exact (Sterbenz), and nothing depends on how large the shift is.
+    """
+    low, high = mdp.rewards.min().item(), mdp.rewards.max().item()
+    middle = low / 2 + high / 2
+    return middle if abs(middle) > FAR * (high - low) else 0.0
+
+
+def with_rewards(mdp: TabularMDP, rewards: Floats) -> TabularMDP:
+    """Return `mdp` with other mean rewards `(S, A)`, and no noise."""
+    return TabularMDP(mdp.transitions, rewards)
 
 
 def factors_well(mdp: TabularMDP) -> bool:
@@ -89,33 +118,37 @@ def factors_well(mdp: TabularMDP) -> bool:
 
 def _sweep(
     mdp: TabularMDP, gamma: float, tol: float, policy: Ints, value: Floats, most: int
-) -> tuple[DiscountedSolution, float]:
-    """Return the solution by value sweeps, and the error at which rounding ends all progress."""
-    reach, scale = gamma / (1 - gamma), float(np.abs(mdp.rewards).max()) / (1 - gamma)
-    target = max(2 * tol / reach, 4 * EPS * scale) if reach else np.inf
+) -> tuple[DiscountedSolution, bool]:
+    """Return the solution by value sweeps, and whether more of the like would not help."""
+    reach, scale = gamma / (1 - gamma), measures(mdp).reward / (1 - gamma)
+    sharp = min(tol, COARSE * float(np.ptp(mdp.rewards)) / (1 - gamma))
+    target = max(2 * sharp / reach, 4 * EPS * scale) if reach else np.inf
     low, high, _ = run_sweeps(mdp, gamma, target, most, value, policy)
-    value += reach * (low + high) / 2
-    error = reach * (high - low) / 2 + 4 * EPS * float(np.abs(value).max()) / (1 - gamma)
-    return DiscountedSolution(policy, value, error, tol), 8 * EPS * scale / (1 - gamma)
+    shift = reach * (low + high) / 2
+    error = swept_error(mdp, gamma, low, high, value, shift)
+    value += shift
+    estimate = reach * (high - low) / 2 + 4 * EPS * float(np.abs(value).max()) / (1 - gamma)
+    close = estimate <= max(tol, 8 * EPS * scale / (1 - gamma))
+    return DiscountedSolution(policy, value, error, tol), close
 
 
 def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> DiscountedSolution:
     """Return the solution by policy iteration with a factorisation of each policy's chain.
 
-    Values rise from policy to policy, the bounds on their error need not fall: the iteration ends
-    when the value rises no more, and the best bound counts.
+    Values rise from policy to policy, their distance from the optimum need not fall: the iteration
+    ends when the value rises no more, and the one that seemed nearest is taken and certified.
     """
-    best, highest = None, -np.inf
+    best, highest, nearest = (policy, np.zeros(0)), -np.inf, np.inf
     while True:
         value = discounted_value(mdp, policy, gamma)
         step, following = value.copy(), policy.copy()
         low, high, _ = run_sweeps(mdp, gamma, 0.0, 1, step, following)
-        error = max(abs(low), abs(high)) / (1 - gamma)
-        if best is None or error < best.error:
-            best = DiscountedSolution(policy, value, error, tol)
+        distance = max(abs(low), abs(high)) / (1 - gamma)
+        if distance < nearest:
+            best, nearest = (policy, value), distance
         total = float(value.sum())
-        if best.reached or np.array_equal(following, policy) or total <= highest:
-            return best
+        if nearest <= tol or np.array_equal(following, policy) or total <= highest:
+            return _certified(mdp, gamma, tol, *best)
         policy, highest = following, total
 
 

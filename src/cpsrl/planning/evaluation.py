@@ -7,10 +7,10 @@ With P the transition matrix `(S, S)` and r the rewards `(S,)` under a policy, a
     bias   h = r - g + P h  with  P* h = 0
     value  V = r + gamma P V.
 
-Dense chains are solved by `elimination`; sparse ones by one sparse LU factorisation of I - P over
+Dense chains are solved by `elimination`; sparse ones by one sparse factorisation of I - P over
 all states but one anchor in every closed class. Cycles between visits to an anchor then give
 everything: the average of x is its expected sum over a cycle divided by the cycle's expected
-length.
+length. The factorisation is an LU where that has kept its digits, and else a `reduction`.
 """
 
 from typing import Any, Protocol
@@ -21,12 +21,16 @@ import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
+from cpsrl._compile import jit
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import elimination
+from cpsrl.planning.reduction import Reduction
 from cpsrl.types import Floats, Ints
 
 ANCHOR_STEPS = 100
+TRUST = 1e-10
+"""The relative error of expected times up to which an LU factorisation is used."""
 
 
 class Chain(Protocol):
@@ -94,8 +98,8 @@ class SparseChain:
         self._to_anchors = matrix[rest][:, anchors]
         self._lu = None
         if rest.size:
-            inside = scipy.sparse.eye_array(rest.size) - matrix[rest][:, rest]
-            self._lu = sparse_lu(inside)
+            leave = np.asarray(self._to_anchors.sum(axis=1)).ravel()
+            self._lu = sparse_factors(matrix[rest][:, rest], leave)
         self._length = self._cycle(np.ones(n_states))
 
     def _solve(self, b: Floats, transposed: bool = False) -> Floats:
@@ -137,14 +141,42 @@ def factored(matrix: Any) -> Chain:
     return SparseChain(matrix) if scipy.sparse.issparse(matrix) else DenseChain(matrix)
 
 
-def sparse_lu(matrix: Any) -> Any:
-    """Return the sparse LU factorisation of an M-matrix, which needs hardly any pivoting."""
-    return scipy.sparse.linalg.splu(
-        matrix.tocsc(),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.1,
-        options={"SymmetricMode": True},
-    )
+def sparse_factors(matrix: Any, leave: Floats) -> Any:
+    """Return an object whose `solve(b)` is the x `(n,)` with x = b + M x, for a sparse M `(n, n)`.
+
+    `leave` `(n,)` is one minus the row sums of M. The expected times t until leaving, t = 1 + M t,
+    tell what an LU factorisation of I - M is worth: since I - M has a non-negative inverse, a
+    residual of at most e everywhere means that t is right to a relative error of e / (1 - e).
+    """
+    n = len(leave)
+    try:
+        factors = scipy.sparse.linalg.splu(
+            (scipy.sparse.eye_array(n) - matrix).tocsc(),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.1,
+            options={"SymmetricMode": True},
+        )
+    except RuntimeError:  # exactly singular in float64
+        return Reduction(matrix, leave)
+    times = factors.solve(np.ones(n))
+    residual = _times_residual(matrix.indptr, matrix.indices, matrix.data, leave, times)
+    return factors if residual <= TRUST else Reduction(matrix, leave)
+
+
+@jit
+def _times_residual(
+    indptr: Ints, indices: Ints, data: Floats, leave: Floats, times: Floats
+) -> float:
+    """Return the largest |1 + M t - t|, differences first; infinite if any is not a number."""
+    most = 0.0
+    for i in range(len(times)):
+        total = leave[i] * times[i] - 1.0
+        for entry in range(indptr[i], indptr[i + 1]):
+            total += data[entry] * (times[i] - times[indices[entry]])
+        if not abs(total) < np.inf:
+            return np.inf
+        most = max(most, abs(total))
+    return most
 
 
 def closed_classes(matrix: Any) -> list[Ints]:
@@ -240,9 +272,8 @@ def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats
     gamma = checked_gamma(gamma)
     matrix, rewards = policy_chain(mdp, policy)
     if mdp.is_thin:
-        return np.asarray(
-            sparse_lu(scipy.sparse.eye_array(mdp.n_states) - gamma * matrix).solve(rewards)
-        )
+        leave = np.full(mdp.n_states, 1 - gamma)
+        return np.asarray(sparse_factors(gamma * matrix, leave).solve(rewards))
     value = np.array(rewards)
     elimination.evaluate_leaving(gamma * matrix, np.full(mdp.n_states, 1 - gamma), value)
     return value

@@ -125,19 +125,6 @@ def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Work
     return iterations
 
 
-@jit
-def bellman_residual(P: Floats, r: Floats, gamma: float, value: Floats) -> float:
-    """Return the largest |max over a of r_a + gamma P_a V - V|."""
-    n_states, n_actions = r.shape
-    residual = 0.0
-    for s in range(n_states):
-        best = -np.inf
-        for a in range(n_actions):
-            best = max(best, r[s, a] + gamma * dot(P[s, a], value))
-        residual = max(residual, abs(best - value[s]))
-    return residual
-
-
 @leaf
 def plan_average(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
     """Make `policy` gain-optimal, `work.gain` and `work.value` its gain and bias.

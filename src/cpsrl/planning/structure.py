@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike
 
 from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import elimination
-from cpsrl.planning.average import expected_change
-from cpsrl.planning.evaluation import closed_classes, factored, policy_chain, span, sparse_lu
+from cpsrl.planning.certificates import UNIT, differences
+from cpsrl.planning.evaluation import closed_classes, factored, policy_chain, span, sparse_factors
 from cpsrl.types import Floats, Ints
 
 EXACT_DIAMETER_STATES = 2000
+MOST_ITERATIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def is_unichain(mdp: TabularMDP, policy: ArrayLike) -> bool:
 def diameter(mdp: TabularMDP, targets: ArrayLike | None = None) -> float:
     """Return the diameter: the largest over s != s' of the least expected time from s to s'.
 
-    Exact, by policy iteration for the fastest way to every state, for up to 2,000 states. For
+    Exact up to rounding (relative, also where it is huge), by policy iteration for the fastest way
+    to every state, for up to 2,000 states. For
     larger models give some `targets`: the result is then the largest over these targets alone, a
     lower bound. Infinite when some state cannot be reached from some other under any policy.
     """
@@ -88,15 +90,9 @@ def diameter(mdp: TabularMDP, targets: ArrayLike | None = None) -> float:
         targets = np.arange(mdp.n_states)
     if mdp.n_states == 1:
         return 0.0
-    graph = scipy.sparse.csr_array(mdp.csr.astype(bool).astype(np.int8))
-    mix = scipy.sparse.csr_array(
-        (
-            np.ones(mdp.n_states * mdp.n_actions, np.int8),
-            np.arange(mdp.n_states * mdp.n_actions),
-            np.arange(0, mdp.n_states * mdp.n_actions + 1, mdp.n_actions),
-        )
-    )
-    reach = (mix @ graph).T.tocsr()
+    row = np.repeat(np.arange(mdp.n_states * mdp.n_actions), np.diff(mdp.csr.indptr))
+    edges = (np.ones(row.size), (mdp.csr.indices, row // mdp.n_actions))
+    reach = scipy.sparse.csr_array(edges, shape=(mdp.n_states, mdp.n_states))
     longest = 0.0
     for target in np.asarray(targets, dtype=np.int64).ravel():
         times = hitting_times(mdp, int(target), reach)
@@ -120,21 +116,21 @@ def hitting_times(mdp: TabularMDP, target: int, reach: Any) -> Floats:
     nearer = steps[matrix.indices] < steps[row // n_actions]
     weight = np.bincount(row[nearer], matrix.data[nearer], n_states * n_actions)
     policy = np.argmax(weight.reshape(n_states, n_actions), axis=1)
-    evaluate = _dense_times if n_states <= 2 * DENSE_PLANNING else _sparse_times
-    times = evaluate(mdp, policy, target)
-    while np.isfinite(times).all():
-        change = expected_change(mdp, times) + 1
-        change[target] = 0
-        choice = np.argmin(change, axis=1)
-        states = np.arange(n_states)
-        better = change[states, choice] < change[states, policy] - 1e-12 * times.max()
-        if not better.any():
-            return times
-        policy = np.where(better, choice, policy)
-        following = evaluate(mdp, policy, target)
-        if following.sum() >= times.sum():
-            return times
-        times = following
+    evaluate = _sparse_times if mdp.is_thin and n_states > 2 * DENSE_PLANNING else _dense_times
+    states, times = np.arange(n_states), evaluate(mdp, policy, target)
+    for _ in range(MOST_ITERATIONS):
+        if not np.isfinite(times).all():
+            break
+        change, slack = differences(mdp, times)
+        change += 1
+        change[target], slack[target] = 0, 0
+        slack += 4 * UNIT * (1 + np.abs(change))
+        choice = np.argmin(change + slack, axis=1)
+        better = (change + slack)[states, choice] < (change - slack)[states, policy]
+        following = evaluate(mdp, np.where(better, choice, policy), target)
+        if not (following < times).any():
+            break
+        policy, times = np.where(better, choice, policy), np.minimum(following, times)
     return times
 
 
@@ -155,9 +151,13 @@ def _dense_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
 
 def _sparse_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     rest = np.delete(np.arange(mdp.n_states), target)
-    inside = mdp.csr[rest * mdp.n_actions + policy[rest]][:, rest]
+    rows = mdp.csr[rest * mdp.n_actions + policy[rest]]
+    leave = rows[:, [target]].toarray().ravel()
     times = np.zeros(mdp.n_states)
-    times[rest] = sparse_lu(scipy.sparse.eye_array(rest.size) - inside).solve(np.ones(rest.size))
+    try:
+        times[rest] = sparse_factors(rows[:, rest], leave).solve(np.ones(rest.size))
+    except ZeroDivisionError:  # a probability of getting there underflowed
+        times[rest] = np.inf
     return times
 
 

@@ -7,14 +7,20 @@ of such gammas need not be an interval: staying for .5 beats a cycle through .45
 gamma = 0 and at .9, not at .5.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.average import AverageSolution, solve_average
-from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
+from cpsrl.planning.certificates import differences
+from cpsrl.planning.discounted import (
+    DiscountedSolution,
+    reward_shift,
+    solve_discounted,
+    with_rewards,
+)
 from cpsrl.types import Floats, Ints
 
 TIE = 1e-11
@@ -29,39 +35,50 @@ class PlanningGap:
         gamma: the discount factor.
         policy: `(S,)`, of the gamma-discounted optimal policies one with the largest gain.
         gain: `(S,)`, its gain.
-        gap: the largest over states of the optimal gain minus this gain; 0 up to 1e-9 of the
-            rewards' scale counts as none.
+        gap: the largest over states of the optimal gain minus this gain; up to 1e-9 of the rewards'
+            range it counts as none.
+        error: a bound on the error of the gap, as far as it comes from those of the two gains.
     """
 
     gamma: float
     policy: Ints
     gain: Floats
     gap: float
+    error: float
 
 
 def planning_gap(
     mdp: TabularMDP, gamma: float, optimal: AverageSolution | None = None
 ) -> PlanningGap:
-    """Return the planning gap of `gamma`; `optimal` is `solve_average(mdp)` if already known."""
+    """Return the planning gap of `gamma`; `optimal` is `solve_average(mdp)` if already known.
+
+    All is computed with the optimal gain taken off the rewards: policies stay what they are, and
+    values are then about as large as the span of the bias, however large gamma and the rewards.
+    """
     gamma = checked_gamma(gamma)
+    if far := reward_shift(mdp):
+        found = planning_gap(with_rewards(mdp, mdp.rewards - far), gamma)
+        return replace(found, gain=found.gain + far)
     optimal = optimal or solve_average(mdp)
-    scale = float(np.abs(mdp.rewards).max())
+    scale = float(np.ptp(mdp.rewards))
     if scale == 0.0:
         policy = np.zeros(mdp.n_states, np.int64)
-        return PlanningGap(gamma, policy, np.zeros(mdp.n_states), 0.0)
-    discounted = solve_discounted(mdp, gamma, tol=1e-10 * scale)
-    action = _optimal_actions(mdp, gamma, discounted)
-    best = solve_average(_with_actions(mdp, action), policy=discounted.policy)
-    gap = float(np.max(optimal.gain - best.gain))
-    gap = gap if gap > GAP * scale + optimal.error else 0.0
-    return PlanningGap(gamma, action[np.arange(mdp.n_states), best.policy], best.gain, gap)
+        return PlanningGap(gamma, policy, optimal.gain, 0.0, optimal.error)
+    shift = float(optimal.gain.min() / 2 + optimal.gain.max() / 2)
+    centred = with_rewards(mdp, mdp.rewards - shift)
+    discounted = solve_discounted(centred, gamma, tol=1e-10 * scale)
+    action = _optimal_actions(centred, gamma, discounted)
+    best = solve_average(_with_actions(centred, action), policy=discounted.policy)
+    gap = float(np.max((optimal.gain - shift) - best.gain))
+    gap = gap if gap > GAP * scale else 0.0
+    policy = action[np.arange(mdp.n_states), best.policy]
+    return PlanningGap(gamma, policy, best.gain + shift, gap, optimal.error + best.error)
 
 
 def _optimal_actions(mdp: TabularMDP, gamma: float, solution: DiscountedSolution) -> Ints:
     """Return `(S, A)` the actions, those that are not gamma-optimal replaced by one that is."""
-    n_states, n_actions = mdp.n_states, mdp.n_actions
-    value = solution.value
-    q = mdp.rewards + gamma * (mdp.csr @ value).reshape(n_states, n_actions)
+    n_actions, value = mdp.n_actions, solution.value
+    q = mdp.rewards - (1 - gamma) * value[:, None] + gamma * differences(mdp, value)[0]
     slack = TIE * np.abs(value).max() + 2 * solution.error
     allowed = q >= q.max(axis=1, keepdims=True) - slack
     return np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
@@ -101,6 +118,7 @@ def sufficient_gamma(
 
     A gap that opens and closes between two neighbouring gammas of the scan is not seen.
     """
+    mdp = with_rewards(mdp, mdp.rewards - reward_shift(mdp))
     optimal = solve_average(mdp)
     grid = 1 - np.geomspace(1 - largest, 1.0, points)
     enough, short = np.nan, np.nan

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.optimize import isotonic_regression
 
-from cpsrl.reports import statistics
+from cpsrl import statistics
 from cpsrl.simulation import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -84,7 +84,7 @@ def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
 def regret_curves(
     ax: Axes, runs: Runs, level: float = statistics.LEVEL, logarithmic: bool = False
 ) -> None:
-    """Draw mean regret against steps for every agent, with bootstrap bands, labelled at the end.
+    """Draw mean regret against steps for every agent, with 95% bands, labelled at the end.
 
     With `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The
     points where a mean is not positive are left out there.
@@ -255,7 +255,7 @@ def _range(estimates: Iterable[statistics.Band | statistics.Interval]) -> tuple[
     """Return the limits of a logarithmic axis that shows all positive values of `estimates`."""
     kept = list(estimates)
     values = np.concatenate([np.atleast_1d(e.value) for e in kept])
-    highest = max(float(np.max(e.high)) for e in kept)
+    highest = float(np.nanmax(np.concatenate([values, *(np.atleast_1d(e.high) for e in kept)])))
     positive = values[values > 0]
     return (float(positive.min()) / 2, highest * 1.5) if len(positive) else (1.0, 10.0)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cpsrl import statistics
 from cpsrl.experiments import Experiment
-from cpsrl.reports import statistics
 from cpsrl.simulation import Runs
 
 ON_PAR = 0.1

@@ -8,7 +8,7 @@ from pathlib import Path
 from cpsrl.experiments import Experiment, open_results
 from cpsrl.experiments.results import Results
 from cpsrl.reports import figures, paper
-from cpsrl.reports.summary import Row, counted, markdown, summary
+from cpsrl.reports.summary import Row, comparisons, counted, markdown, summary
 from cpsrl.simulation import Runs
 
 
@@ -40,7 +40,8 @@ def report(
         raise ValueError(f"{directory}: {error}") from None
     found = paper.findings(results.experiment, runs)
     paths = draw(results, runs, out, formats) if formats else []
-    lines = [f"# {results.experiment.name}", "", results.experiment.description, "", markdown(rows)]
+    text = markdown(rows, comparisons(runs))
+    lines = [f"# {results.experiment.name}", "", results.experiment.description, "", text]
     if found:
         lines += ["## The paper's claims", "", *(f"- {finding}" for finding in found), ""]
     lines += [f"{key}: {value}  " for key, value in made_by(results).items()]

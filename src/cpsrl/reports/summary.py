@@ -1,13 +1,13 @@
 """The table of an experiment: one row for every agent on every environment."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.reports import statistics
-from cpsrl.reports.statistics import Interval
+from cpsrl import statistics
 from cpsrl.simulation import Runs
+from cpsrl.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,52 @@ def summary(runs: Runs) -> list[Row]:
     return rows
 
 
+def comparisons(runs: Runs) -> dict[str, list[statistics.Comparison]]:
+    """Return all pairs of agents by environment, where the agents have the same runs."""
+    found = {}
+    for environment in runs.environments:
+        here = runs.select(environment=environment)
+        finals = {}
+        for agent in here.agents:
+            one = here.select(agent=agent)
+            finals[agent] = dict(zip(one.seeds.tolist(), one.regret[:, -1].tolist(), strict=True))
+        if len({frozenset(final) for final in finals.values()}) == 1 and len(finals) > 1:
+            seeds = sorted(next(iter(finals.values())))
+            values = {agent: [final[s] for s in seeds] for agent, final in finals.items()}
+            found[environment] = statistics.comparisons(values)
+    return found
+
+
+def told_apart(pairs: Sequence[statistics.Comparison]) -> list[str]:
+    """Return lines on which of all pairs of agents can be told apart, and which can't."""
+    sure = [pair for pair in pairs if pair.p <= SIGNIFICANT]
+    lines = [
+        f"- {pair.first} less {pair.second}: {pair.difference.value:,.0f} "
+        f"[{pair.difference.low:,.0f}, {pair.difference.high:,.0f}], p = {pair.p:.2g}"
+        for pair in sure
+    ]
+    about = (
+        f"Of {len(pairs)} pairs of agents {len(sure)} can be told apart (paired differences of "
+        f"regret; p-values adjusted for their number by Holm's method, at most {SIGNIFICANT:g}):"
+    )
+    return [about, "", *lines, ""] if lines else [about.rstrip(":") + ".", ""]
+
+
+def caution(rows: Sequence[Row]) -> str:
+    """Return a warning where there are few runs; empty where there are not."""
+    least = min(row.runs for row in rows)
+    if least >= statistics.FEW:
+        return ""
+    missed = 0.95**least
+    return (
+        f"With {least} run{'s' * (least > 1)}, rare failures may be unseen: one that befalls a run "
+        f"in twenty is missed with probability {missed:.0%}, and no interval allows for it."
+    )
+
+
+SIGNIFICANT = 0.05
+
+
 def title(rows: Sequence[Row]) -> str:
     """Return how many runs of how many steps the rows of one environment are about."""
     return f"{counted([row.runs for row in rows])} runs of {rows[0].steps:,} steps"
@@ -72,10 +118,11 @@ def cells(row: Row) -> tuple[str, ...]:
     growth = "-"
     if np.isfinite([row.exponent.low, row.exponent.high]).all():
         growth = f"{row.exponent.value:.2f} [{row.exponent.low:.2f}, {row.exponent.high:.2f}]"
+    known = np.isfinite([row.regret.low, row.regret.high]).all()
     return (
         row.agent,
         f"{row.regret.value:,.0f}",
-        f"[{row.regret.low:,.0f}, {row.regret.high:,.0f}]",
+        f"[{row.regret.low:,.0f}, {row.regret.high:,.0f}]" if known else "-",
         f"{row.median:,.0f}",
         growth,
         f"{row.last_tenth.value:.4f}",
@@ -83,8 +130,10 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """Return the table as Markdown, one section for every environment."""
+def markdown(
+    rows: Sequence[Row], pairs: Mapping[str, Sequence[statistics.Comparison]] | None = None
+) -> str:
+    """Return the table as Markdown, one section for every environment, with `comparisons`."""
     lines = []
     for environment in dict.fromkeys(row.environment for row in rows):
         here = [row for row in rows if row.environment == environment]
@@ -98,13 +147,17 @@ def markdown(rows: Sequence[Row]) -> str:
         ]
         lines += ["| " + " | ".join(cells(row)) + " |" for row in here]
         lines.append("")
+        if pairs and environment in pairs:
+            lines += told_apart(pairs[environment])
+        if warning := caution(here):
+            lines += [warning, ""]
     return "\n".join([*lines, LEGEND, ""])
 
 
 LEGEND = (
     "Regret: mean over runs of steps times the optimal gain less the reward received, with its "
-    "bootstrap interval. Growth: exponent b of mean regret ~ t^b over the last decade of steps (1 "
-    "is linear). Last tenth: regret per step over the last tenth of the steps. Linear: share of "
-    "runs that lose more than 5% of the optimal gain at every step, over the last tenth as well as "
-    "from a tenth of the steps on."
+    "interval (studentised bootstrap). Growth: exponent b of mean regret ~ t^b over the last "
+    "decade of steps (1 is linear). Last tenth: regret per step over the last tenth of the steps. "
+    "Linear: share of runs that lose more than 5% of the optimal gain at every step, over the last "
+    "tenth as well as from a tenth of the steps on."
 )

@@ -10,8 +10,8 @@ communicating MDP, lambda the optimal gain, H >= span(h), tau >= tau_* (Definiti
 
     -tau <= V*_gamma(s) - lambda / (1 - gamma) <= H,   so   span(V*_gamma) <= H + tau,
 
-with H/2 <= tau_* <= H, so that tau alone gives 3 tau and H alone 2 H. Proof: h solves the
-optimality equation lambda + h = max over a of r_a + P_a h. Summing r <= lambda + h - P h with
+with span(h)/2 <= tau_* <= span(h), so that tau alone gives 3 tau and H alone 2 H. Proof: h solves
+the optimality equation lambda + h = max over a of r_a + P_a h. Summing r <= lambda + h - P h with
 weights gamma^t along the discounted optimal policy gives the upper side, h(s) - (1 - gamma) sum_t
 gamma^t E h(S_{t+1}) <= h(s) - min h. Along the average optimal policy r = lambda + h - P h, so
 V*_gamma - lambda/(1 - gamma) is at least (1 - gamma) sum_{n >= 1} gamma^{n-1} (h - P^n h)(s), an

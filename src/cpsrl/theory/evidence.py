@@ -1,4 +1,4 @@
-"""What a claim is, and the statistics by which the random ones are judged.
+"""What a claim is.
 
 A claim is a statement with a check that computes both of its sides. Its `ratio` says how close it
 came: left side over right side for an inequality, distance over the distance allowed for an
@@ -6,17 +6,16 @@ equality, so that up to 1 it holds, and a success with a ratio of 1e-4 shows its
 one. A claim that is random says so by giving its confidence level: with it as a probability (over
 seeds), a true statement is not reported as failing. Several tests in one claim share the level
 (Bonferroni).
+
+A check that can't fail teaches nothing. So each has a control, which the same check is put to: a
+wrong constant, prior or rule, which must fail; or, where the statement itself is false, what is
+true instead, which must hold. A statement that would hold whatever was measured, such as a bound
+above the trivial one, is not said to hold: it is vacuous.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
-import scipy.stats
-from numpy.typing import ArrayLike
-
-from cpsrl.types import Floats
 
 LEVEL = 0.99
 Details = dict[str, Any]
@@ -53,20 +52,49 @@ class Effort:
 
 
 @dataclass(frozen=True)
+class Control:
+    """What else the check of a claim was put to.
+
+    Attributes:
+        what: the wrong constant, prior or rule, or the statement that is true instead.
+        ratio: as that of a verdict.
+        must_hold: whether it is known to hold; a control of a true statement must fail.
+    """
+
+    what: str
+    ratio: float
+    must_hold: bool = False
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the check told right from wrong."""
+        return (self.ratio <= 1) == self.must_hold
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a check found.
 
     Attributes:
         holds: whether the statement held.
         ratio: how close it came: at most 1 where it holds.
+        control: what else the check was put to.
         details: what was computed, as numbers, words and lists of them.
         level: the confidence level of a random check; None where nothing is random.
+        vacuous: whether it would have held whatever was measured.
     """
 
     holds: bool
     ratio: float
+    control: Control
     details: Details
     level: float | None = None
+    vacuous: bool = False
+
+    @property
+    def word(self) -> str:
+        """The verdict: "holds", "fails" or "vacuous"."""
+        return "fails" if not self.holds else "vacuous" if self.vacuous else "holds"
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,7 @@ class Claim:
         statement: what it says.
         check: computes both sides.
         true: whether the statement is known to be true; False where a counterexample is known.
+        vacuous: whether it is known to say nothing at the sizes that can be computed.
         instead: what is true, where the statement is not.
         counterexample: its name in `cpsrl.theory.counterexamples`, if there is one.
     """
@@ -88,6 +117,7 @@ class Claim:
     statement: str
     check: Callable[[Effort], Verdict]
     true: bool = True
+    vacuous: bool = False
     instead: str = ""
     counterexample: str = ""
 
@@ -102,8 +132,9 @@ class Finding:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the claim came out as it is known to."""
-        return self.verdict.holds == self.claim.true
+        """Whether the claim came out as it is known to, and so did its control."""
+        known = "fails" if not self.claim.true else "vacuous" if self.claim.vacuous else "holds"
+        return self.verdict.word == known and self.verdict.control.as_expected
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a tree of plain values."""
@@ -111,10 +142,12 @@ class Finding:
             "name": self.claim.name,
             "reference": self.claim.reference,
             "statement": self.claim.statement,
+            "verdict": self.verdict.word,
             "holds": self.verdict.holds,
-            "expected": self.claim.true,
+            "as_expected": self.as_expected,
             "ratio": self.verdict.ratio,
             "level": self.verdict.level,
+            "control": asdict(self.verdict.control),
             "instead": self.claim.instead,
             "counterexample": self.claim.counterexample,
             "seconds": round(self.seconds, 3),
@@ -127,52 +160,3 @@ def claim(
 ) -> Callable[[Callable[[Effort], Verdict]], Claim]:
     """Return a decorator that makes a claim of a check."""
     return lambda check: Claim(name, reference, statement, check, **rest)
-
-
-def z_score(values: ArrayLike) -> float:
-    """Return the mean of `values` `(n,)` over its standard error; 0 if all of them are 0."""
-    x = np.asarray(values, np.float64)
-    error = x.std(ddof=1) / np.sqrt(len(x))
-    return float(x.mean() / error) if error > 0 else float(np.inf if x.any() else 0.0)
-
-
-def critical_z(tests: int, level: float = LEVEL) -> float:
-    """Return what none of `tests` two-sided z-scores exceeds with probability `level`, at least."""
-    return float(scipy.stats.norm.isf((1 - level) / (2 * tests)))
-
-
-def upper_mean(values: ArrayLike, level: float = LEVEL) -> float:
-    """Return an upper confidence limit of the mean of `values` `(n,)` (Student's t)."""
-    x = np.asarray(values, np.float64)
-    error = x.std(ddof=1) / np.sqrt(len(x))
-    return float(x.mean() + scipy.stats.t.isf(1 - level, len(x) - 1) * error)
-
-
-def upper_probability(events: int, trials: int, level: float = LEVEL) -> float:
-    """Return an upper confidence limit of a probability (Clopper and Pearson 1934)."""
-    if events >= trials:
-        return 1.0
-    return float(scipy.stats.beta.isf(1 - level, events + 1, trials - events))
-
-
-def exponent(
-    times: ArrayLike, values: ArrayLike, level: float = LEVEL, draws: int = 2_000
-) -> tuple[float, float, float]:
-    """Return b of mean value ~ t^b, by least squares in logarithms, with a bootstrap interval.
-
-    Args:
-        times: `(points,)`.
-        values: `(runs, points)`; the bootstrap draws runs.
-        level: of the two-sided interval.
-        draws: of the bootstrap.
-    """
-    x, curves = np.log(np.asarray(times, np.float64)), np.asarray(values, np.float64)
-    x -= x.mean()
-    slope = x / (x @ x)
-    weights = np.random.default_rng(0).multinomial(
-        len(curves), np.full(len(curves), 1 / len(curves)), size=draws
-    )
-    means: Floats = weights @ curves / len(curves)
-    drawn = np.log(np.maximum(means, 1e-12)) @ slope
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return float(np.log(curves.mean(axis=0)) @ slope), float(low), float(high)

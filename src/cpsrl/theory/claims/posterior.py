@@ -9,22 +9,18 @@ from cpsrl.planning import discounted_value, solve_discounted
 from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
+from cpsrl.statistics import critical_z, upper_probability, z_score
 from cpsrl.theory.bayes import Draws, bayesian_runs
 from cpsrl.theory.bounds import high_probability_length
 from cpsrl.theory.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
-from cpsrl.theory.evidence import (
-    LEVEL,
-    Effort,
-    Verdict,
-    claim,
-    critical_z,
-    upper_probability,
-    z_score,
-)
+from cpsrl.theory.evidence import LEVEL, Control, Effort, Verdict, claim
 
 STATES, ACTIONS, STEPS, GAMMA = 3, 2, 200, 0.9
 WRONG = 1.0
 """A wrong prior: the agent believes in Dirichlet(1), where MDPs come from Dirichlet(1/S)."""
+WRONG_PRIOR = "an agent that believes in Dirichlet(1)"
+NARROW = 0.1
+"""In place of 14, a constant with which the confidence set is too small."""
 
 
 _runs: dict[tuple[int, int, float | None], Draws] = {}
@@ -74,24 +70,23 @@ def _scores(draws: Draws) -> dict[str, float]:
 def posterior_sampling(effort: Effort) -> Verdict:
     """Compare E and E^K under several functions; with a wrong prior they must differ."""
     right, wrong = (_scores(runs(effort, believed)) for believed in (None, WRONG))
-    limit = critical_z(len(right))
+    limit = critical_z(len(right), LEVEL)
     ratio = max(map(abs, right.values())) / limit
-    found_out = max(map(abs, wrong.values())) / limit
+    control = Control(WRONG_PRIOR, max(map(abs, wrong.values())) / limit)
     details = {
         "MDPs": len(runs(effort).delta),
         "z": right,
         "z limit": limit,
         "z with a wrong prior": wrong,
-        "the wrong prior is found out": found_out > 1,
     }
-    return Verdict(ratio <= 1 < found_out, ratio, details, LEVEL)
+    return Verdict(ratio <= 1, ratio, control, details, LEVEL)
 
 
 @claim("lemma-5.2", "Lemma 5.2", "E[sum of Delta_k] = E[sum of Delta~_k]")
 def regret_equivalence(effort: Effort) -> Verdict:
     """Compare the sums run by run; with a wrong prior they must differ."""
     right, wrong = runs(effort), runs(effort, WRONG)
-    limit = critical_z(1)
+    limit = critical_z(1, LEVEL)
     z, z_wrong = (z_score(draws.delta - draws.delta_tilde) for draws in (right, wrong))
     details = {
         "MDPs": len(right.delta),
@@ -100,9 +95,9 @@ def regret_equivalence(effort: Effort) -> Verdict:
         "z": z,
         "z limit": limit,
         "z with a wrong prior": z_wrong,
-        "the wrong prior is found out": abs(z_wrong) > limit,
     }
-    return Verdict(abs(z) <= limit < abs(z_wrong), abs(z) / limit, details, LEVEL)
+    control = Control(WRONG_PRIOR, abs(z_wrong) / limit)
+    return Verdict(abs(z) <= limit, abs(z) / limit, control, details, LEVEL)
 
 
 @claim(
@@ -113,7 +108,7 @@ def regret_equivalence(effort: Effort) -> Verdict:
 )
 def value_decomposition(effort: Effort) -> Verdict:
     """Check it by linear algebra on pairs of random MDPs, and by simulation on one of them."""
-    worst, gammas = 0.0, (0.0, 0.5, 0.9, 0.99)
+    worst, other_way, gammas = 0.0, 0.0, (0.0, 0.5, 0.9, 0.99)
     for seed in range(effort.choose(10, 100)):
         true, other = (environment("random", n_states=5, seed=2 * seed + i) for i in (0, 1))
         other = type(true)(other.dense, true.rewards)
@@ -121,13 +116,17 @@ def value_decomposition(effort: Effort) -> Verdict:
             policy = solve_discounted(other, gamma).policy
             chain, rewards = policy_chain(true, policy)
             value, value_hat = (discounted_value(m, policy, gamma) for m in (true, other))
-            error = gamma * (chain - policy_chain(other, policy)[0]) @ value_hat
-            total = np.linalg.solve(np.eye(len(rewards)) - gamma * chain, error)
-            difference = np.abs(value - value_hat - total).max()
-            worst = max(worst, float(difference / np.abs(value).max()))
+            apart = gamma * (chain - policy_chain(other, policy)[0])
+            error, wrong = apart @ value_hat, apart @ value
+            system, scale = np.eye(len(rewards)) - gamma * chain, np.abs(value).max()
+            distance, distance_wrong = (
+                float(np.abs(value - value_hat - np.linalg.solve(system, x)).max() / scale)
+                for x in (error, wrong)
+            )
+            worst, other_way = max(worst, distance), max(other_way, distance_wrong)
     n = effort.choose(20_000, 200_000)
     sums = sum_over_pseudo_episodes(chain, error, gammas[-1], 0, n, stream(effort.seed, 0, "model"))
-    z, limit = z_score(sums - (value - value_hat)[0]), critical_z(1)
+    z, limit = z_score(sums - (value - value_hat)[0]), critical_z(1, LEVEL)
     ratio = max(worst / ROUNDING, abs(z) / limit)
     details = {
         "largest relative error": worst,
@@ -136,7 +135,8 @@ def value_decomposition(effort: Effort) -> Verdict:
         "z": z,
         "z limit": limit,
     }
-    return Verdict(ratio <= 1, ratio, details, LEVEL)
+    control = Control("V in place of V^ under the sum", other_way / ROUNDING)
+    return Verdict(ratio <= 1, ratio, control, details, LEVEL)
 
 
 @claim(
@@ -150,23 +150,24 @@ def confidence_set(effort: Effort) -> Verdict:
     draws = runs(effort)
     n = len(draws.confidence)
     outside = int((draws.confidence > 1).sum())
-    limit = upper_probability(outside, n)
-    K = float(draws.pseudo_episodes.mean())
-    largest = float(draws.confidence.max())
+    limit = upper_probability(outside, n, LEVEL)
+    narrow = int((draws.confidence > math.sqrt(NARROW / 14)).sum())
     log = 7 * STATES * math.log(2 * STATES * ACTIONS * STEPS)
     details = {
         "runs": n,
-        "mean K": K,
         "runs with the truth outside at some k": outside,
         "upper confidence limit of that probability": limit,
-        "1/K": 1 / K,
-        "largest deviation over width": largest,
+        "1/T": 1 / STEPS,
+        "largest deviation over width": float(draws.confidence.max()),
+        "the constant at which the first run is outside": 14 * float(draws.confidence.max()) ** 2,
         "what the proof gives at t_k = T (log10)": (
             math.log(STATES * ACTIONS * STEPS) + STATES * math.log(2) - log
         )
         / math.log(10),
     }
-    return Verdict(limit <= 1 / K, largest, details, LEVEL)
+    least = 1 - upper_probability(n - narrow, n, LEVEL)
+    control = Control(f"{NARROW:g} in place of 14 in the width", least * STEPS)
+    return Verdict(limit <= 1 / STEPS, limit * STEPS, control, details, LEVEL)
 
 
 @claim(
@@ -177,12 +178,15 @@ def confidence_set(effort: Effort) -> Verdict:
 )
 def long_pseudo_episodes(effort: Effort) -> Verdict:
     """Compute it for many K and gamma."""
-    worst, at = 0.0, (0, 0.0)
+    worst, at, cut = 0.0, (0, 0.0), 0.0
     for K in (1, 10, 1_000, 100_000, 10**7):
         for gamma in (0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999):
             cost = 2 * K * gamma ** high_probability_length(K, gamma) / (1 - gamma)
             worst, at = max((worst, at), (cost, (K, gamma)))
-    return Verdict(worst <= 1, worst, {"largest cost over 1/2": worst, "at K, gamma": list(at)})
+            cut = max(cut, cost / gamma if gamma else 0.0)
+    control = Control("m rounded down", cut)
+    details = {"largest cost over 1/2": worst, "at K, gamma": list(at)}
+    return Verdict(worst <= 1, worst, control, details)
 
 
 @claim(
@@ -217,9 +221,10 @@ def indicator_in_the_sum(effort: Effort) -> Verdict:
         "left side": left,
         "right side": right,
         "sum up to sigma, and what comes after": [reach * error, reach * gamma * value[1]],
-        "their sum over Delta~": stopped / value[0],
     }
-    return Verdict(left <= right, left / right, details)
+    away = abs(stopped / value[0] - 1) / ROUNDING
+    control = Control("the sum up to sigma and what comes after make Delta~", away, must_hold=True)
+    return Verdict(left <= right, left / right, control, details)
 
 
 @claim(
@@ -238,5 +243,6 @@ def sum_of_widths(effort: Effort) -> Verdict:
     steps = pairs * rounds
     ratio = total / math.sqrt(2 * pairs * steps)
     corrected = total / math.sqrt(8 * pairs * steps)
-    details = {"S A": pairs, "T": steps, "sum": total, "over sqrt(8 S A T)": corrected}
-    return Verdict(ratio <= 1, ratio, details)
+    details = {"S A": pairs, "T": steps, "sum": total}
+    control = Control("sqrt(8 S A T)", corrected, must_hold=True)
+    return Verdict(ratio <= 1, ratio, control, details)
