@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.errors import NumbaError
+from numba.core.types import Boolean, Integer
 
 from cpsrl._compile import announce_compilation, inlined, leaf, specialised
 from cpsrl.agents.psrl import (
@@ -308,7 +309,8 @@ def compiled_test(test: Any) -> Any:
         compiled.compile("(i8, i8, i8, i8, i8, f8[::1])")
     except NumbaError:
         return None
-    return compiled
+    answer = compiled.nopython_signatures[0].return_type
+    return compiled if isinstance(answer, Boolean | Integer) else None  # or it may be None at times
 
 
 def kernel_of(agent: PSRLAgent, look: Any = no_look) -> Any:
