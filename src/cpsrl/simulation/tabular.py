@@ -9,6 +9,7 @@ where one is due, the agent resamples in Python, and the kernel goes on.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -316,7 +317,8 @@ def compiled_test(test: Any) -> Any:
 def kernel_of(agent: PSRLAgent, look: Any = no_look) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
     if look not in agent.kernels:
-        agent.kernels[look] = _kernel_of(agent, look)
+        with _making:  # or threads that begin together would each compile it
+            agent.kernels[look] = _kernel_of(agent, look)
     return agent.kernels[look]
 
 
@@ -348,6 +350,7 @@ def _kernel(belief: Inside, plan: Any, test: Any, look: Any, inside: bool, looks
     return kernel
 
 
+_making = threading.Lock()
 NO_MODEL = Model(np.zeros((0, 0)), np.zeros(0), workspace(0))
 NOBODY = Watcher(no_look, ())
 NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
