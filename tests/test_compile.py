@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import pytest
 
 import cpsrl._compile
@@ -88,6 +90,27 @@ def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
     assert "cannot write to" in done.stderr
     assert "CPSRL_CACHE_DIR" in done.stderr
     assert not list(package.parent.glob("cpsrl-*"))
+
+
+def test_threads_that_compile_at_once_keep_their_folders_apart():
+    def one(x):
+        return x + 1.0
+
+    def other(x):
+        return x + 2.0
+
+    before = numba.config.CACHE_DIR
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(cpsrl._compile.leaf, [one, other] * 300))
+    finally:
+        sys.setswitchinterval(interval)
+    assert before == numba.config.CACHE_DIR
+    for compiled in made:
+        folder = Path(compiled._cache.cache_path).parent
+        assert folder == cpsrl._compile._folder(compiled.py_func)
 
 
 FINGERPRINTED = """

@@ -29,6 +29,8 @@ LIBRARIES = ("math", "numba", "numpy")
 """Modules whose functions stay as they are."""
 WITHOUT_KERNELS = ("cli", "experiments", "reports")
 _announced = threading.Event()
+_folder_lock = threading.Lock()
+"""Numba takes the folder from a setting of the whole process."""
 
 
 def sources_hash(package: Path) -> str:
@@ -71,16 +73,16 @@ KERNEL_CACHE = kernel_cache()
 
 
 def _compiled(function: F, folder: Path = KERNEL_CACHE, **options: Any) -> F:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
-    try:
-        options |= {"nogil": True, "fastmath": False}
+    options |= {"nogil": True, "fastmath": False}
+    with _folder_lock:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder)
         try:
             compiled: F = numba.njit(cache=True, **options)(function)
         except RuntimeError:  # it stands in no file, but in an interactive session
             compiled = numba.njit(**options)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+        finally:
+            numba.config.CACHE_DIR = before
     return compiled
 
 

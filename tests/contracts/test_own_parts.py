@@ -11,7 +11,18 @@ from scipy import stats
 import cpsrl
 from contracts.test_agents import equal
 from contracts.test_axes import in_steps, joined
-from cpsrl import PSRL, Average, Belief, Bernoulli, Dirichlet, Discounted, Never, Rule, simulate
+from cpsrl import (
+    PSRL,
+    Average,
+    Belief,
+    Bernoulli,
+    Dirichlet,
+    Discounted,
+    Never,
+    Rule,
+    seeding,
+    simulate,
+)
 from cpsrl.beliefs import BATCH, BELIEFS
 from cpsrl.experiments import Entry, Experiment, continue_experiment, load, run_experiment
 from cpsrl.resampling import RULES
@@ -160,7 +171,60 @@ def test_discounted_regret_in_whichever_loop(name):
     np.testing.assert_allclose(runs.discounted_regret[0], expected, atol=1e-9)
 
 
-@pytest.mark.parametrize(("rule", "compiles"), [(Novelty(), True), (Binary(), False)])
+LEVELS = np.array([3, 5, 9, 60])
+
+
+class Silent(Rule):
+    """Resample at every fourth visit of a pair, and say nothing otherwise."""
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        if visits % 4 == 0:
+            return True
+
+
+class Whole(Rule):
+    """Resample at every fifth visit of a pair, in whole numbers."""
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        return int(visits % 5 == 0)
+
+
+class Looking(Rule):
+    """Resample at some numbers of visits, looked up in an array."""
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        return np.any(visits == LEVELS)
+
+
+class Square(Rule):
+    """Resample by a memory of two dimensions."""
+
+    def memory(self):
+        return np.zeros((2, 2))
+
+    @staticmethod
+    def stops(t, start, previous, visits, before, memory):
+        memory[0, 1] += 1
+        return memory[0, 1] % 7 == 4
+
+
+@pytest.mark.parametrize("rule", [Silent(), Whole(), Looking(), Square()])
+def test_a_test_may_answer_in_its_own_way(rule):
+    spec = PSRL(rule, Discounted(0.9), PlainDirichlet())
+    whole = simulate(spec, RIVER, 200, [3], trajectory=True, resample_times=True)
+    path, times, state = in_steps(spec, RIVER, 200)
+    assert 2 < len(times) < 100
+    assert equal(path, whole.trajectory[0])
+    assert np.array_equal(times, whole.resample_times[0])
+    assert equal(whole.state[0] | state, whole.state[0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "compiles"), [(Novelty(), True), (Whole(), True), (Silent(), False), (Binary(), False)]
+)
 def test_a_test_is_compiled_if_it_can_be(rule, compiles):
     agent = cpsrl.start(PSRL(rule, Average(), PlainDirichlet()), RIVER)
     assert (tabular.kernel_of(agent) is not None) == compiles
@@ -301,6 +365,44 @@ def test_where_a_run_is_split_changes_no_rounding(rule, steps, cuts):
         assert waiting == [10, BATCH - 1, 0, 1, 5000]
     else:
         assert np.array_equal(np.cumsum(batches), times[1:] - 1)
+
+
+@dataclass(frozen=True)
+class Dealing(Belief):
+    """A belief that draws small integers, of which NumPy's generator keeps one for later."""
+
+    def start(self, problem):
+        shape = (problem.n_states, problem.n_actions, problem.n_states)
+
+        def sample(rng):
+            weights = 1.0 + rng.integers(0, 100, shape, dtype=np.int32)
+            rewards = rng.integers(0, 100, shape[:2], dtype=np.int32)
+            rng.integers(0, 9, dtype=np.int32)
+            return weights / weights.sum(axis=2, keepdims=True), rewards
+
+        return SimpleNamespace(
+            observe_many=lambda *transitions: None,
+            sample=sample,
+            state=dict,
+            restore=lambda state: None,
+        )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_belief_is_lent_its_stream_and_nothing_of_it_is_lost(monkeypatch, shared):
+    monkeypatch.setattr(seeding, "SHARED", shared)
+    spec = PSRL(Bernoulli(0.9), Discounted(), Dealing())
+    whole = simulate(spec, RIVER, 400, [3])
+    _, _, state = in_steps(spec, RIVER, 400)
+    assert equal(whole.state[0] | state, whole.state[0])
+    halves, start = set(), None
+    for _ in range(20):
+        start = simulate(spec, RIVER, 20, [3], resume=start).state
+        halves.add(start[0]["agent"]["streams"]["belief"]["has_uint32"])
+    assert halves == {0, 1}
+    assert equal(start[0] | {"horizon": 400}, whole.state[0])
+    monkeypatch.setattr(seeding, "SHARED", not shared)
+    assert equal(simulate(spec, RIVER, 400, [3]).state[0], whole.state[0])
 
 
 def test_looking_at_the_belief_in_between_changes_nothing():

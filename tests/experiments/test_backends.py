@@ -18,14 +18,14 @@ TASK = {
     "group": GROUP,
     "steps": 300,
     "record": np.array([100, 200, 300]),
-    "start": None,
+    "resume": None,
     "provenance": provenance(),
 }
 
 
 def test_a_task_performed_twice_is_the_same_and_leaves_its_start_as_it_was():
     first = perform(Task(**TASK))
-    on = Task(**TASK | {"start": first.state, "record": np.array([400])})
+    on = Task(**TASK | {"resume": first.state, "record": np.array([400])})
     once, again = perform(on), perform(on)
     assert once.times.tolist() == [400]
     np.testing.assert_array_equal(once.regret, again.regret)

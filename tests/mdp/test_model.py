@@ -215,7 +215,7 @@ def test_the_initial_state_is_drawn_from_its_distribution():
     starts = np.array([mdp.simulator(seed=0, run=run).state for run in range(2_000)])
     uniforms = np.array([stream(0, run, "transition").random() for run in range(2_000)])
     np.testing.assert_array_equal(starts, np.where(uniforms < 0.25, 0, 2))
-    assert cpsrl.TabularMDP(P, R, initial=1).start().state == 1
+    assert cpsrl.TabularMDP(P, R, initial=1).simulator().state == 1
 
 
 @pytest.mark.parametrize("action", [2, -1])

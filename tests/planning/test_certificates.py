@@ -41,7 +41,7 @@ def test_a_coupling_that_nearly_vanishes_is_seen(model, bias_optimal):
 def test_the_wrong_policy_of_a_nearly_vanishing_coupling_has_an_honest_error():
     mdp = coupled(0.5, 0.51, 1e-13)
     wrong = np.zeros(2, np.int64)
-    gain, bias = cpsrl.gain_and_bias(mdp, wrong)
+    gain, bias = cpsrl.planning.gain_and_bias(mdp, wrong)
     np.testing.assert_array_equal(gain, [0.5, 0.51])
     assert 0.01 <= average_error(mdp, wrong, gain, bias) < 0.011
 
@@ -102,17 +102,17 @@ def drifting(n_states):
 @pytest.mark.parametrize("n_states", [50, 200, 201, 400])
 def test_the_diameter_of_a_drifting_chain_is_right_whatever_its_size(n_states):
     mdp, truth = drifting(n_states)
-    found = cpsrl.diameter(mdp, targets=[0, n_states - 1])
+    found = cpsrl.planning.diameter(mdp, targets=[0, n_states - 1])
     assert abs(Fraction(found) / truth - 1) < 1e-13
 
 
 def test_the_diameter_where_256_actions_share_a_successor():
     P = np.zeros((3, 256, 3))
     P[0, :, 1] = P[1, :, 2] = P[2, :, 0] = 1
-    assert cpsrl.diameter(cpsrl.TabularMDP(P, np.zeros((3, 256)))) == 2
+    assert cpsrl.planning.diameter(cpsrl.TabularMDP(P, np.zeros((3, 256)))) == 2
     inventory = cpsrl.environment("inventory", capacity=255)
-    assert cpsrl.classify(inventory).kind == "communicating"
-    assert np.isfinite(cpsrl.diameter(inventory, targets=[0, 255]))
+    assert cpsrl.planning.classify(inventory).kind == "communicating"
+    assert np.isfinite(cpsrl.planning.diameter(inventory, targets=[0, 255]))
 
 
 def test_the_diameter_takes_the_faster_of_two_slow_ways():
@@ -120,7 +120,7 @@ def test_the_diameter_takes_the_faster_of_two_slow_ways():
     P[0, 0] = [1 - 2e-13, 2e-13, 0]  # 5e12 steps
     P[0, 1] = [1 - 1e-12, 1e-12, 0]  # 1e12 steps
     P[1, :, 2] = P[2, :, 0] = 1
-    found = cpsrl.diameter(cpsrl.TabularMDP(P, np.zeros((3, 2))))
+    found = cpsrl.planning.diameter(cpsrl.TabularMDP(P, np.zeros((3, 2))))
     assert found == pytest.approx(1e12, rel=1e-3)
 
 
@@ -136,7 +136,9 @@ def test_a_row_that_stores_1_beside_a_tiny_probability(n_states):
     truth = 5 / n_states + 1e-15 * (rewards.sum() - n_states * 5 / n_states)
     np.testing.assert_allclose(found.gain, truth, atol=found.error + 1e-16)
     assert found.reached
-    np.testing.assert_allclose(cpsrl.gain_and_bias(mdp, found.policy)[0], truth, rtol=1e-11)
+    np.testing.assert_allclose(
+        cpsrl.planning.gain_and_bias(mdp, found.policy)[0], truth, rtol=1e-11
+    )
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6, 1e8])
@@ -196,7 +198,7 @@ def test_a_majorant_is_superharmonic_and_near():
         if np.ptp(gain) == 0:
             continue
         seen += 1
-        f, strict = majorant(mdp, gain, cpsrl.classify(mdp).classes)
+        f, strict = majorant(mdp, gain, cpsrl.planning.classify(mdp).classes)
         assert (f >= gain).all()
         level = [Fraction(x) for x in f.tolist()]
         for s, state in enumerate(exact.rationals(P)):

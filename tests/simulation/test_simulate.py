@@ -188,7 +188,9 @@ def test_an_error_in_an_agent_comes_out():
         cpsrl.simulate(Wrong(), RIVER, 10, 2)
 
 
-@pytest.mark.parametrize("agent", ["ContinuingPSRL()", "RandomAgent()", "DifferentialQLearning()"])
+@pytest.mark.parametrize(
+    "agent", ["ContinuingPSRL()", "RandomAgent()", "agents.DifferentialQLearning()"]
+)
 def test_an_interrupt_ends_the_simulation(agent):
     code = f"""if True:
         import cpsrl

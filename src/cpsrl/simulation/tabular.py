@@ -9,12 +9,14 @@ where one is due, the agent resamples in Python, and the kernel goes on.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.errors import NumbaError
+from numba.core.types import Boolean, Integer
 
 from cpsrl._compile import announce_compilation, inlined, specialised
 from cpsrl.agents.psrl import (
@@ -283,21 +285,26 @@ def compiled_test(test: Any) -> Any:
         compiled.compile("(i8, i8, i8, i8, i8, f8[::1])")
     except NumbaError:
         return None
-    return compiled
+    answer = compiled.nopython_signatures[0].return_type
+    return compiled if isinstance(answer, Boolean | Integer) else None  # or it may be None at times
 
 
 def kernel_of(agent: PSRLAgent, look: Any = None) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
     if look not in agent.kernels:
-        rule, inside = agent.rule, agent.told.inside
-        test = compiled_test(rule.stops) if rule.needs_counts else None
-        if rule.needs_counts and test is None:
-            agent.kernels[look] = None
-        elif inside is None:
-            agent.kernels[look] = _kernel(OUTSIDE, None, test, None)
-        else:
-            agent.kernels[look] = _kernel(inside, type(agent.objective).plan, test, look)
+        with _making:  # or threads that begin together would each compile it
+            agent.kernels[look] = _kernel_of(agent, look)
     return agent.kernels[look]
+
+
+def _kernel_of(agent: PSRLAgent, look: Any) -> Any:
+    rule, inside = agent.rule, agent.told.inside
+    test = compiled_test(rule.stops) if rule.needs_counts else None
+    if rule.needs_counts and test is None:
+        return None
+    if inside is None:
+        return _kernel(OUTSIDE, None, test, None)
+    return _kernel(inside, type(agent.objective).plan, test, look)
 
 
 @cache
@@ -319,6 +326,7 @@ def _kernel(belief: Inside, plan: Any, test: Any, look: Any) -> Any:
     return kernel
 
 
+_making = threading.Lock()
 NOBODY = Watcher(None, ())
 NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
 
