@@ -104,7 +104,8 @@ def inlined(function: F) -> F:
     """Compile `function` as `leaf` does, and have it pasted into the code that calls it.
 
     For the few lines that an inner loop is made of: a call that hands arrays on copies their
-    descriptions, which takes longer than what these functions do.
+    descriptions, which takes longer than what these functions do. There, indices are made unsigned
+    where they are used: of a signed one compiled code asks whether it counts from the end.
     """
     return _compiled(function, _folder(function), _nrt=False, forceinline=True)
 

@@ -172,7 +172,7 @@ class Bernoulli(Rule):
         if self.gamma is not None:
             return self.gamma
         if callable(self.schedule):
-            return np.array([checked_gamma(self.schedule(t), t) for t in range(first, first + n)])
+            return np.array([self._scheduled(t) for t in range(first, first + n)])
         if self.pairs is None or (self.schedule == "horizon" and self.horizon is None):
             raise ValueError(f"the {self.schedule!r} schedule is not resolved: call resolve first")
         if self.schedule == "horizon":
@@ -181,6 +181,17 @@ class Bernoulli(Rule):
         # frexp gives the exponent e with 2^(e-1) <= t < 2^e.
         exponent = np.frexp(np.arange(first, first + n, dtype=np.float64))[1]
         return np.clip(1.0 - np.sqrt(self.pairs / np.ldexp(1.0, exponent)), 0.0, MOST_GAMMA)
+
+    def _scheduled(self, t: int) -> float:
+        assert callable(self.schedule)
+        try:
+            gamma = self.schedule(t)
+        except Exception as error:
+            raise ValueError(
+                f"the schedule has no gamma for step {t} ({error!r}): a schedule is a function of "
+                "every step, and asked for some that are never taken"
+            ) from error
+        return checked_gamma(gamma, t)
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the coins and gammas of a chunk; one uniform from `rng` for every step t >= 2."""

@@ -151,7 +151,8 @@ class Streams:
     model: np.random.Generator
 
     def __init__(self, seed: int = 0, run: int = 0, words: Words | None = None) -> None:
-        self._words = list(first_words(seed, [run])[0] if words is None else words)
+        first: Any = first_words(seed, [run])[0] if words is None else words
+        self._words: list[Any] = list(first)
 
     def __getattr__(self, name: str) -> np.random.Generator:
         """Make the generator of a stream, when it is first asked for."""
@@ -161,7 +162,7 @@ class Streams:
         generator = np.random.Generator(np.random.PCG64(given))
         generator.bit_generator.state = _as_state(self._words[NUMBER[name]])
         if SHARED:
-            self._words[NUMBER[name]] = _memory(generator)
+            self._words[NUMBER[name]] = None  # looked for when they are lent, which takes longer
         self.__dict__[name] = generator
         return generator
 
@@ -170,6 +171,9 @@ class Streams:
         """Lend the words of some streams to compiled code, which steps them in place."""
         places = [NUMBER[name] for name in names]
         if SHARED:
+            for name, place in zip(names, places, strict=True):
+                if self._words[place] is None:
+                    self._words[place] = _memory(getattr(self, name))
             yield tuple(self._words[place] for place in places)
             return
         for name, place in zip(names, places, strict=True):

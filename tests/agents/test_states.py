@@ -181,11 +181,11 @@ def test_a_schedule_that_fails_leaves_the_step_undecided():
     assert agent.resamples == 1
 
 
-@pytest.mark.xfail(strict=True, reason="rules are asked for a whole stretch, beyond the last step")
-def test_a_schedule_need_not_be_known_beyond_the_last_step():
+def test_a_schedule_that_ends_is_told_that_it_is_a_function_of_every_step():
     gammas = [0.9] * 100
     spec = cpsrl.ContinuingPSRL(schedule=lambda t: gammas[t - 1])
-    cpsrl.simulate(spec, RIVER, 100, 1)
+    with pytest.raises(ValueError, match=r"no gamma for step 101 \(IndexError.*every step"):
+        cpsrl.simulate(spec, RIVER, 100, 1)
 
 
 @pytest.mark.parametrize(

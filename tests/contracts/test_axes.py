@@ -97,7 +97,7 @@ def test_a_run_stopped_and_resumed_is_the_run_in_one(belief, rule, objective):
     whole, spec = compiled(parts, NOISY, STEPS), agent_of(*parts)
     ends, start, runs = (*SPLITS, STEPS), None, []
     for first, last in zip((0, *SPLITS), ends, strict=True):
-        options = {"trajectory": True, "resample_times": True, "start": start}
+        options = {"trajectory": True, "resample_times": True, "resume": start}
         runs.append(simulate(spec, NOISY, last - first, [3], **options))
         start = runs[-1].state
     assert equal(joined([part.trajectory[0] for part in runs]), whole.trajectory[0])

@@ -152,7 +152,9 @@ def described(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    return "function" if callable(value) else type(value).__name__
+    if callable(value):
+        return "function"
+    return {"kind": type(value).__name__, **{k: described(v) for k, v in vars(value).items()}}
 
 
 def _is_nested(value: Any) -> bool:

@@ -506,18 +506,22 @@ def _objective(gamma: float | None) -> Objective:
     return Average() if gamma is None else Discounted(gamma)
 
 
-NAMES = {
-    (Bernoulli, Discounted()): "Continuing PSRL, {rule}",
-    (TSDEStops, Average()): "TSDE",
-    (DoublingTimes, Average()): "DS-PSRL",
-    (CountDoubling, Average()): "Count-doubling PSRL",
-}
-"""What the known settings are called."""
+NAMES = (
+    (Bernoulli, Discounted(), "Continuing PSRL, {rule}"),
+    (TSDEStops, Average(), "TSDE"),
+    (DoublingTimes, Average(), "DS-PSRL"),
+    (CountDoubling, Average(), "Count-doubling PSRL"),
+    (Rule, Discounted(), "PSRL, {rule}"),
+    (Rule, Objective, "PSRL, {rule}, {objective}"),
+)
+"""What agents are called: the first line that fits."""
 
 
 def _label(rule: Rule, objective: Objective) -> str:
     """Return what the agent of these parts is called where its user gives it no label."""
-    known = NAMES.get((type(rule), objective))
-    if known is None:
-        known = "PSRL, {rule}" if objective == Discounted() else "PSRL, {rule}, {objective}"
-    return known.format(rule=rule.label, objective=objective.label)
+    name = next(
+        name
+        for kind, goal, name in NAMES
+        if isinstance(rule, kind) and goal in (objective, Objective)
+    )
+    return name.format(rule=rule.label, objective=objective.label)

@@ -76,7 +76,7 @@ class DirichletArrays(NamedTuple):
 @inlined
 def observe(belief: DirichletArrays, row: int, reward: float, next_state: int) -> None:
     """Enter a transition from `row`."""
-    belief.alpha[row, next_state] += 1.0
+    belief.alpha[np.uint64(row), np.uint64(next_state)] += 1.0
     observe_reward(belief.rewards, row, reward)
 
 

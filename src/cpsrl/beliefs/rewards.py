@@ -121,13 +121,13 @@ def _arrays(mean: Floats, prior: list[float], learned: bool) -> RewardArrays:
 @inlined
 def observe_reward(rewards: RewardArrays, row: int, reward: float) -> None:
     """Enter a reward of `row`."""
-    rewards.seen[row] += 1
+    place, mean = np.uint64(row), rewards.mean
+    rewards.seen[place] += 1
     if rewards.learned[0]:
-        mean = rewards.mean
-        deviation = reward - mean[row]
+        deviation = reward - mean[place]
         if deviation != 0.0:  # spares a deterministic reward the division
-            mean[row] += deviation / rewards.seen[row]
-            rewards.m2[row] += deviation * (reward - mean[row])
+            mean[place] += deviation / rewards.seen[place]
+            rewards.m2[place] += deviation * (reward - mean[place])
 
 
 @leaf

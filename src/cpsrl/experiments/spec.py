@@ -35,6 +35,7 @@ from cpsrl.experiments.parts import make_agent, make_environment
 from cpsrl.experiments.values import plain, toml_lines
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import unknown
+from cpsrl.seeding import checked_run
 from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
 from cpsrl.types import Ints
 
@@ -106,7 +107,7 @@ class Experiment:
         if isinstance(self.seeds, int):
             checked_whole("seeds", self.seeds, 1)
         for run in self.runs:
-            checked_whole("seeds", run, 0)
+            checked_run(run)
         if len(set(self.runs)) != len(self.runs) or not self.runs:
             raise ValueError("seeds must be a number of runs or a list of different run numbers")
         self.recorded(self.steps)

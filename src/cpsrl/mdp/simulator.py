@@ -16,7 +16,7 @@ from cpsrl.types import Floats, Ints
 from cpsrl.variates import Words, standard_normal, uniform
 
 NO_NOISE, GAUSSIAN, BERNOULLI = 0, 1, 2
-MOST_PADDED = 8
+PADDED, ONE = 4, np.uint64(1)
 
 
 class Simulator:
@@ -54,13 +54,13 @@ def draw_initial(mdp: Any, streams: Streams) -> int:
 class Successors(NamedTuple):
     """The possible next states of every row s*A + a, for `draw_next`.
 
-    Where no row has more than MOST_PADDED of them, all rows are padded to the same width with
-    probabilities that are never reached, and the next state is found by counting: a search takes
-    turns that no processor can foresee.
+    Where no row has more than PADDED of them, all rows are padded to that width with probabilities
+    that are never reached, and the next state is found by counting: a search takes turns that no
+    processor can foresee.
     """
 
     width: int
-    """0 where rows are not padded"""
+    """PADDED, or 0 where rows are not padded"""
     start: Ints
     """`(S*A + 1,)` where each row begins"""
     states: Ints
@@ -70,26 +70,24 @@ class Successors(NamedTuple):
 def successors_of(indptr: Ints, indices: Ints, cumulative: Floats) -> Successors:
     """Return the successors whose rows begin at `indptr` `(S*A + 1,)`."""
     lengths = np.diff(indptr)
-    width = int(lengths.max())
-    if width > MOST_PADDED:
+    if lengths.max() > PADDED:
         return Successors(0, indptr, indices, cumulative)
-    j = np.arange(width)
+    j = np.arange(PADDED)
     place = indptr[:-1, None] + np.minimum(j, lengths[:, None] - 1)
     levels = np.where(j < lengths[:, None] - 1, cumulative[place], np.inf)
-    start = np.arange(0, levels.size + 1, width)
-    return Successors(width, start, indices[place].ravel(), levels.ravel())
+    start = np.arange(0, levels.size + 1, PADDED)
+    return Successors(PADDED, start, indices[place].ravel(), levels.ravel())
 
 
 @inlined
 def draw_next(successors: Successors, row: int, u: float) -> int:
     """Return the next state of row s*A + a: the first whose cumulative probability exceeds u."""
-    width, cumulative = successors.width, successors.cumulative
-    if width > 0:
-        first = row * width
-        place = first
-        for k in range(first, first + width - 1):
-            place += u >= cumulative[k]
-        return successors.states[place]
+    cumulative = successors.cumulative
+    if successors.width == PADDED:
+        first = np.uint64(row) * np.uint64(PADDED)  # unsigned, as `_compile.inlined` says
+        passed = np.uint64(u >= cumulative[first]) + np.uint64(u >= cumulative[first + ONE])
+        passed += np.uint64(u >= cumulative[first + ONE + ONE])
+        return successors.states[first + passed]
     low, high = successors.start[row], successors.start[row + 1] - 1
     while low < high:
         middle = (low + high) >> 1

@@ -103,9 +103,9 @@ def take_steps(
     states, actions, kept = tape.states, tape.actions, tape.rewards
     n_actions = len(rewards) // len(policy)
     while True:
-        action = policy[state]
+        action = policy[np.uint64(state)]
         row = state * n_actions + action
-        reward = rewards[row]
+        reward = rewards[np.uint64(row)]
         if noise != NO_NOISE:
             reward = draw_reward(reward, noise, deviation[row], reward_words)
         next_state = draw_next(successors, row, uniform(transition_words))
@@ -118,11 +118,13 @@ def take_steps(
         state = next_state
         i += 1
         if LOOKS:
-            visits[row] += 1
+            visits[np.uint64(row)] += 1
         if i == end:
             return i, state, row, reward_sum, False
-        if LOOKS and stops(first + i, start, previous, visits[row], before[row], memory):
-            return i, state, row, reward_sum, True
+        if LOOKS:
+            counts = visits[np.uint64(row)], before[np.uint64(row)]
+            if stops(first + i, start, previous, counts[0], counts[1], memory):
+                return i, state, row, reward_sum, True
 
 
 def run_chunk(
