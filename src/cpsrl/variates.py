@@ -23,7 +23,7 @@ from numba.np.arrayobj import make_array
 from numba.np.random import distributions
 from numpy.typing import NDArray
 
-from cpsrl._compile import inlined, leaf
+from cpsrl._compile import inlined
 
 Words = NDArray[np.uint64]
 
@@ -65,7 +65,7 @@ def _on_words(name: str, **callees: Any) -> Any:
     drawn = {"next_uint64": next_uint64, "next_double": uniform, **callees}
     bound: Any = FunctionType(theirs.__code__, {**theirs.__globals__, **drawn}, f"{name}_on_words")
     bound.__qualname__ = bound.__name__
-    return inlined(bound) if name != "random_standard_gamma" else leaf(bound)
+    return inlined(bound)
 
 
 standard_exponential = _on_words("random_standard_exponential")

@@ -15,7 +15,6 @@ compiled loop, `cpsrl.simulation.tabular`, calls the same compiled functions in 
 same trajectory, bit for bit.
 """
 
-import copy
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -98,6 +97,9 @@ class Model(NamedTuple):
     work: Workspace
 
 
+NO_COINS = np.zeros(0, np.bool_)
+
+
 class Ahead:
     """A rule that is known in advance, asked for AHEAD steps at a time.
 
@@ -110,7 +112,7 @@ class Ahead:
         self.rule, self.streams = rule, streams
         self.first = 0
         self.stream: Any = None
-        self.resample: Bools = np.zeros(0, np.bool_)
+        self.resample: Bools = NO_COINS
         self.gamma: Floats | float = math.nan
 
     def steps(self, first: int, n: int) -> Arrays:
@@ -181,7 +183,7 @@ class PSRLAgent(LiveAgent):
     def _begin(self, streams: Streams) -> None:
         self.streams = streams
         self.ahead = Ahead(self.rule, streams)
-        self.backlog = _backlog(LEAST_ROOM)
+        self.backlog = EMPTY
         n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
         self.model: Model | None = None
         self.work: Workspace | None = None
@@ -193,9 +195,9 @@ class PSRLAgent(LiveAgent):
         """Return another agent like this one was at its start; quicker than to start one."""
         if self.told.inside is None:
             return PSRLAgent(self.spec, self.problem, streams)
-        new = copy.copy(self)
-        for name in self.kept:
-            setattr(new, name, getattr(self, name).copy())
+        new = object.__new__(PSRLAgent)
+        new.__dict__ |= self.__dict__
+        new.__dict__ |= {name: getattr(self, name).copy() for name in self.kept}
         new.told = self.told.copy()
         new._begin(streams)
         return new
@@ -304,7 +306,8 @@ class PSRLAgent(LiveAgent):
 
     def make_room(self) -> Backlog:
         """Return the backlog with room for more."""
-        old, self.backlog = self.backlog, _backlog(min(BATCH, 4 * len(self.backlog.rows)))
+        room = max(LEAST_ROOM, 4 * len(self.backlog.rows))
+        old, self.backlog = self.backlog, _backlog(min(BATCH, room))
         for theirs, mine in zip(old, self.backlog, strict=True):
             mine[: len(theirs)] = theirs
         return self.backlog
@@ -364,6 +367,10 @@ class PSRLAgent(LiveAgent):
 def _backlog(room: int) -> Backlog:
     whole, count = np.zeros((2, room), np.int64), np.zeros(1, np.int64)
     return Backlog(whole[0], np.zeros(room), whole[1], count)
+
+
+EMPTY = _backlog(0)
+"""Where every agent begins; it is never written to, since there is no room."""
 
 
 def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floats] | TabularMDP:

@@ -18,7 +18,6 @@ is divided by exp(max L), which leaves the shares as they are: no row is ever al
 A large model keeps only the successors that were observed (`sparse`).
 """
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -182,8 +181,8 @@ class DenseDirichlet(LiveBelief):
 
     def copy(self) -> "DenseDirichlet":
         """Return another one that believes the same."""
-        new = copy.copy(self)
-        old = self.arrays
+        new, old = object.__new__(DenseDirichlet), self.arrays
+        new._all_possible = self._all_possible
         mine = {name: getattr(old.rewards, name).copy() for name in ("seen", "mean", "m2")}
         new.arrays = old._replace(alpha=old.alpha.copy(), rewards=old.rewards._replace(**mine))
         return new

@@ -22,6 +22,7 @@ from cpsrl._compile import announce_compilation, inlined, specialised
 from cpsrl.agents.psrl import (
     ASKED,
     DUE,
+    NO_COINS,
     PREVIOUS,
     RESAMPLES,
     ROW,
@@ -330,7 +331,7 @@ def _kernel(belief: Inside, plan: Any, test: Any, look: Any) -> Any:
 
 _making = threading.Lock()
 NOBODY = Watcher(None, ())
-NO_COINS, NO_GAMMAS = np.zeros(0, np.bool_), np.zeros(0)
+NO_GAMMAS = np.zeros(0)
 
 
 def advance(
