@@ -70,6 +70,22 @@ def checked_gamma(gamma: Any, step: int | None = None) -> float:
     return number
 
 
+def checked_arrays(
+    what: str, stored: Any, like: dict[str, Any], any_length: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return copies of the arrays in `stored`, by name, which must be like those in `like`."""
+    arrays = {name: np.array(stored.get(name)) for name in like}
+    for name, array in arrays.items():
+        mine = like[name]
+        fits = array.ndim == 1 if name in any_length else array.shape == mine.shape
+        if array.dtype != mine.dtype or not fits:
+            raise ValueError(
+                f"the stored {what} does not fit: {name} is {array.dtype} {array.shape}, not "
+                f"{mine.dtype} {mine.shape}"
+            )
+    return arrays
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 

@@ -8,7 +8,7 @@ import scipy.sparse
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.agents.agent import described
+from cpsrl.agents.agent import settings_of
 from cpsrl.agents.psrl import PREVIOUS, ROW, START, STEP
 from cpsrl.beliefs import BATCH
 
@@ -83,8 +83,8 @@ def changed(array, place, value):
         ("clock", lambda x: x.astype(float), "does not fit: clock"),
         ("policy", lambda x: changed(x, 0, 4), "policy or clock is damaged"),
         ("visits", lambda x: changed(x, 3, -1), "is damaged"),
-        ("before", lambda x: x + 1000, "is damaged"),
-        ("before", lambda x: x[1:], "does not fit: before"),
+        ("visits_before", lambda x: x + 1000, "is damaged"),
+        ("visits_before", lambda x: x[1:], "does not fit: visits_before"),
         ("memory", lambda x: x[:1], "does not fit: memory"),
         ("memory", lambda x: x.astype(int), "does not fit: memory"),
         ("memory", lambda x: None, "does not fit: memory"),
@@ -160,15 +160,15 @@ def test_a_state_of_another_agent_is_refused(spec, other, message):
 
 
 def test_a_label_is_not_part_of_what_an_agent_is():
-    assert described(cpsrl.TSDE(label="mine")) == described(cpsrl.TSDE())
+    assert settings_of(cpsrl.TSDE(label="mine")) == settings_of(cpsrl.TSDE())
 
 
 def test_equal_arrays_are_described_alike_however_they_are_given():
     array = np.random.default_rng(0).random((3, 2, 3))
     beliefs = cpsrl.Dirichlet(array), cpsrl.Dirichlet(array.copy()), cpsrl.Dirichlet(array.tolist())
-    assert len({described(belief)["transitions"] for belief in beliefs}) == 1
+    assert len({settings_of(belief)["transitions"] for belief in beliefs}) == 1
     mask = scipy.sparse.csr_array(np.ones((6, 3)))
-    assert described(cpsrl.Dirichlet(support=mask))["support"].startswith("array ")
+    assert settings_of(cpsrl.Dirichlet(support=mask))["support"].startswith("array ")
 
 
 def test_a_schedule_that_fails_leaves_the_step_undecided():

@@ -8,7 +8,7 @@ import pytest
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.agents.psrl import AHEAD
+from cpsrl.agents.ahead import AHEAD
 from cpsrl.beliefs import BELIEFS
 from cpsrl.mdp import Simulator
 from cpsrl.objectives import OBJECTIVES

@@ -3,15 +3,15 @@
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, start
 from cpsrl.agents.baselines import OptimalAgent, RandomAgent
 from cpsrl.agents.differential_q import DifferentialQLearning
-from cpsrl.agents.psrl import (
+from cpsrl.agents.known import (
     DSPSRL,
-    PSRL,
     TSDE,
     ContinuingPSRL,
     CountDoublingPSRL,
     EveryStepPSRL,
     FixedLengthPSRL,
 )
+from cpsrl.agents.psrl import PSRL
 from cpsrl.agents.ucrl2 import UCRL2
 
 __all__ = [

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
-from cpsrl.checks import checked_number, checked_whole
+from cpsrl.checks import checked_arrays, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.seeding import Streams, check_streams
@@ -68,10 +67,10 @@ class LiveAgent:
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree.
 
-        Under "spec" is what `described` says of the agent, under "streams" where its streams stand.
+        Under "spec" are the settings of the agent, under "streams" where its streams stand.
         """
         mine = {name: copy.copy(getattr(self, name)) for name in self.kept}
-        return mine | {"spec": described(self.spec), "streams": self.streams.state()}
+        return mine | {"spec": settings_of(self.spec), "streams": self.streams.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
@@ -98,7 +97,7 @@ def _like(name: str, stored: Any, mine: Any) -> Any:
     """Return what `stored` holds in the kind of `mine`, or raise."""
     what = f"the stored {name.strip('_').replace('_', ' ')}"
     if isinstance(mine, np.ndarray):
-        return fitting(state={name: stored}, mine={name: mine})[name]
+        return checked_arrays("state", {name: stored}, {name: mine})[name]
     if stored is None or mine is None:
         return stored if stored is None else checked_number(what, stored)
     return checked_whole(what, stored) if isinstance(mine, int) else checked_number(what, stored)
@@ -131,14 +130,14 @@ def sizes_of(problem: Any, label: str) -> Sizes:
     return Sizes(problem.n_states, problem.n_actions)
 
 
-def described(value: Any) -> Any:
+def settings_of(value: Any) -> Any:
     """Return an agent's settings as a tree of plain values, without its label.
 
     Arrays are represented by a hash; a function of t is only said to be one.
     """
     if is_dataclass(value) and not isinstance(value, type):
         parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "label"}
-        return {"kind": type(value).__name__, **{k: described(v) for k, v in parts.items()}}
+        return {"kind": type(value).__name__, **{k: settings_of(v) for k, v in parts.items()}}
     if scipy.sparse.issparse(value):
         matrix = value.tocsr()
         value = np.concatenate([matrix.shape, matrix.indptr, matrix.indices, matrix.data])
@@ -147,14 +146,14 @@ def described(value: Any) -> Any:
         content = repr((array.dtype.str, array.shape)).encode() + array.tobytes()
         return f"array {hashlib.sha256(content).hexdigest()[:16]}"
     if isinstance(value, list | tuple):
-        return [described(item) for item in value]
+        return [settings_of(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if callable(value):
         return "function"
-    return {"kind": type(value).__name__, **{k: described(v) for k, v in vars(value).items()}}
+    return {"kind": type(value).__name__, **{k: settings_of(v) for k, v in vars(value).items()}}
 
 
 def _is_nested(value: Any) -> bool:
@@ -167,7 +166,7 @@ def _is_nested(value: Any) -> bool:
 
 def check_state(state: dict[str, Any], spec: Any, *needed: str) -> None:
     """Raise a ValueError unless `state` is one of an agent like `spec`, with what is `needed`."""
-    for place, theirs, ours in _differences("", state.get("spec"), described(spec)):
+    for place, theirs, ours in _differences("", state.get("spec"), settings_of(spec)):
         raise ValueError(
             f"the state is that of another agent: its {place} is {theirs!r}, not {ours!r}"
         )
@@ -183,15 +182,3 @@ def _differences(place: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any,
             yield from _differences(inner, theirs.get(key), ours.get(key))
     elif theirs != ours:
         yield place or "kind", theirs, ours
-
-
-def fitting(state: dict[str, Any], mine: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return copies of the arrays in `state`, which must be like `mine`, by name."""
-    arrays = {name: np.array(state.get(name)) for name in mine}
-    for name, array in arrays.items():
-        if array.shape != mine[name].shape or array.dtype != mine[name].dtype:
-            raise ValueError(
-                f"the stored state does not fit: {name} is {array.dtype} {array.shape}, not "
-                f"{mine[name].dtype} {mine[name].shape}"
-            )
-    return arrays

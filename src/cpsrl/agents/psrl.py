@@ -23,42 +23,30 @@ import numpy as np
 
 from cpsrl._compile import leaf
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.agents.ahead import Ahead
 from cpsrl.beliefs import BATCH, Dirichlet
-from cpsrl.beliefs.belief import (
-    LiveBelief,
-    checked_belief,
-    checked_model,
-    fitting,
-    started,
-)
-from cpsrl.beliefs.dirichlet import DENSE_STATES
+from cpsrl.beliefs.belief import LiveBelief, checked_belief, small_model, started
+from cpsrl.checks import checked_arrays
 from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
 from cpsrl.objectives import Average, Discounted, Objective, checked_objective
-from cpsrl.planning.kernels import Workspace, thawed, workspace
+from cpsrl.planning.kernels import Workspace, workspace
 from cpsrl.resampling import (
-    Arrays,
     Bernoulli,
     CountDoubling,
     DoublingTimes,
-    EveryStep,
-    FixedLength,
     Rule,
     TSDEStops,
-    asked,
     checked_rule,
 )
 from cpsrl.seeding import Streams
 from cpsrl.sizes import Sizes, checked_transition
-from cpsrl.types import Bools, Floats, Ints
+from cpsrl.types import Floats, Ints
 
 STEP, START, PREVIOUS, RESAMPLES, ROW, ASKED, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
 pseudo-episode (t_0 = 0), the length of the one before it, the number of resamplings, the row
 visited last, whether the rule was asked for step t, and whether a resampling is due."""
 
-AHEAD = 1024
-"""Rules that are known in advance are asked for so many steps at a time, from step 1 on."""
 LEAST_ROOM = 64
 PENDING = ("rows", "rewards", "next_states")
 
@@ -97,71 +85,10 @@ class Model(NamedTuple):
     work: Workspace
 
 
-NO_COINS = np.zeros(0, np.bool_)
-
-
-class Ahead:
-    """A rule that is known in advance, asked for AHEAD steps at a time.
-
-    Stretches begin at the steps 1, 1 + AHEAD, ... whoever asks and however far, so that where a run
-    is split makes no difference. `stream` is where the rule's stream stood before the last stretch:
-    a run that is taken up in the middle of a stretch asks for it again.
-    """
-
-    def __init__(self, rule: Rule, streams: Streams) -> None:
-        self.rule, self.streams = rule, streams
-        self.first = 0
-        self.stream: Any = None
-        self.resample: Bools = NO_COINS
-        self.gamma: Floats | float = math.nan
-
-    def steps(self, first: int, n: int) -> Arrays:
-        """Return what the rule's `arrays` gives for the steps first, ..., first + n - 1."""
-        if not self.first <= first <= first + n <= self.first + len(self.resample):
-            self._extend(first, first + n)
-        part = slice(first - self.first, first - self.first + n)
-        gamma = self.gamma if isinstance(self.gamma, float) else self.gamma[part]
-        return self.resample[part], gamma
-
-    def step(self, t: int) -> tuple[bool, float]:
-        """Return whether step t resamples, and its gamma."""
-        if not self.first <= t < self.first + len(self.resample):
-            self._extend(t, t + 1)
-        gamma, place = self.gamma, t - self.first
-        own = gamma if isinstance(gamma, float) else gamma.item(place)
-        return self.resample.item(place), own
-
-    def stream_before(self, step: int) -> Any:
-        """Return where the rule's stream stood before the stretch of `step`."""
-        end = self.first + len(self.resample)
-        if not len(self.resample) or step == end:
-            return self.streams.state()["rule"]
-        assert step >= end - AHEAD, "the run was not taken to the end of its chunk"
-        return self.stream
-
-    def _extend(self, first: int, end: int) -> None:
-        assert first >= self.first, "a rule is not asked for steps that are long past"
-        begin = first - (first - 1) % AHEAD
-        last = end - 1 - (end - 2) % AHEAD
-        parts, reached, rng = [], begin, self.streams.rule
-        if len(self.resample):
-            reached = self.first + len(self.resample)
-            parts.append(self.steps(begin, reached - begin))
-        if last > reached:
-            parts.append(asked(self.rule, reached, last - reached, rng))
-        self.stream = rng.bit_generator.state
-        parts.append(asked(self.rule, last, AHEAD, rng))
-        self.resample = np.concatenate([resample for resample, _ in parts])
-        self.gamma = parts[-1][1]
-        if not all(isinstance(gamma, float) for _, gamma in parts):
-            self.gamma = np.concatenate([np.broadcast_to(g, r.shape) for r, g in parts])
-        self.first = begin
-
-
 class PSRLAgent(LiveAgent):
     """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `belief`."""
 
-    kept: ClassVar = ("policy", "clock", "visits", "before", "memory")
+    kept: ClassVar = ("policy", "clock", "visits", "visits_before", "memory")
 
     def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
@@ -174,7 +101,7 @@ class PSRLAgent(LiveAgent):
         self.clock = np.zeros(7, np.int64)
         self.clock[STEP] = 1
         counted = rows if self.rule.needs_counts else 0
-        self.visits, self.before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
+        self.visits, self.visits_before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
         self.memory = np.array(self.rule.memory(), np.float64)
         self.told = started(spec.belief, problem)
         self.kernels: dict[Any, Any] = {}  # kept by the compiled loop
@@ -267,7 +194,7 @@ class PSRLAgent(LiveAgent):
             due = True
         else:
             assert self.rule.stops is not None
-            visits, before = self.visits.item(row), self.before.item(row)
+            visits, before = self.visits.item(row), self.visits_before.item(row)
             due = self.rule.stops(t, start, previous, visits, before, self.memory)
         clock[ASKED] = 1
         if due:
@@ -296,7 +223,7 @@ class PSRLAgent(LiveAgent):
             else:
                 self.work = self.work or workspace(shape[0])
                 self.objective.plan(*drawn, gamma, self.policy, self.work)
-        begin_pseudo_episode(self.clock, self.visits, self.before)
+        begin_pseudo_episode(self.clock, self.visits, self.visits_before)
 
     def hand_over(self) -> None:
         """Tell the belief of the transitions that it was not yet told of."""
@@ -332,10 +259,10 @@ class PSRLAgent(LiveAgent):
         """Raise a ValueError if the policy, clock or counts are impossible."""
         policy, clock = values["policy"], values["clock"]
         sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
-        counts = (clock, values["visits"], values["before"])
+        counts = (clock, values["visits"], values["visits_before"])
         rows = self.sizes.n_states * self.sizes.n_actions
         sound = sound and all((count >= 0).all() for count in counts)
-        sound = sound and (values["before"] <= values["visits"]).all()
+        sound = sound and (values["visits_before"] <= values["visits"]).all()
         if not sound or clock[ROW] >= rows or clock[STEP] < max(1, clock[START]):
             raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
 
@@ -344,7 +271,7 @@ class PSRLAgent(LiveAgent):
         if not isinstance(state.get("belief"), dict) or not isinstance(state.get("backlog"), dict):
             raise ValueError("the stored state lacks belief or backlog")
         like = {name: getattr(self.backlog, name) for name in PENDING}
-        pending = fitting(state["backlog"], like, any_length=PENDING)
+        pending = checked_arrays("backlog", state["backlog"], like, PENDING)
         n, rows = len(pending["rows"]), self.sizes.n_states * self.sizes.n_actions
         limits = {"rows": rows, "next_states": self.sizes.n_states}
         sound = all(len(array) == n for array in pending.values()) and n < BATCH
@@ -371,36 +298,6 @@ def _backlog(room: int) -> Backlog:
 
 EMPTY = _backlog(0)
 """Where every agent begins; it is never written to, since there is no room."""
-
-
-def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floats] | TabularMDP:
-    """Return P `(S, A, S)` and r `(S, A)` of a small model, a large one as a TabularMDP."""
-    if not isinstance(drawn, TabularMDP) and n_states <= DENSE_STATES:
-        try:
-            P, r = drawn
-            P, r = np.array(P, np.float64, order="C"), np.array(r, np.float64, order="C")
-        except (TypeError, ValueError):
-            P, r = np.zeros(0), np.zeros(0)
-        right = P.shape == (n_states, n_actions, n_states) and r.shape == (n_states, n_actions)
-        if right and is_model(P, r):
-            return P, r
-    model = checked_model(drawn, n_states, n_actions)
-    return thawed(model.dense, model.rewards) if n_states <= DENSE_STATES else model
-
-
-@leaf
-def is_model(P: Floats, r: Floats) -> bool:
-    """Return whether the rows of P `(S, A, S)` are distributions and r `(S, A)` is finite."""
-    for s in range(r.shape[0]):
-        for a in range(r.shape[1]):
-            total = 0.0
-            for j in range(P.shape[2]):
-                if not P[s, a, j] >= 0.0:
-                    return False
-                total += P[s, a, j]
-            if not abs(total - 1.0) <= ROW_SUM_TOLERANCE or not math.isfinite(r[s, a]):
-                return False
-    return True
 
 
 @AGENTS.add("psrl")
@@ -451,66 +348,6 @@ class PSRL(Agent):
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> PSRLAgent:
         """Return a live agent."""
         return PSRLAgent(self, problem, streams)
-
-
-@AGENTS.add("continuing-psrl")
-def ContinuingPSRL(
-    gamma: float | None = None,
-    schedule: Any = None,
-    horizon: int | None = None,
-    belief: Any = None,
-    label: str = "",
-) -> PSRL:
-    """Continuing PSRL (Xu, Dong and Van Roy 2024): resample with probability 1 - gamma a step.
-
-    Args:
-        gamma: the discount factor (.99 unless there is a schedule).
-        schedule: "horizon" (1 - sqrt(S A / T)), "doubling", or a function of the step.
-        horizon: T of the "horizon" schedule; None takes the steps of the simulation.
-        belief: what is drawn.
-        label: what to call the agent.
-    """
-    return _psrl(Bernoulli(gamma, schedule, horizon), Discounted(), belief, label)
-
-
-@AGENTS.add("tsde")
-def TSDE(belief: Any = None, label: str = "") -> PSRL:
-    """Thompson sampling with dynamic episodes (Ouyang et al. 2017)."""
-    return _psrl(TSDEStops(), Average(), belief, label)
-
-
-@AGENTS.add("ds-psrl")
-def DSPSRL(belief: Any = None, label: str = "") -> PSRL:
-    """Deterministically scheduled PSRL (Theocharous et al. 2018): resample at 1, 2, 4, 8, ..."""
-    return _psrl(DoublingTimes(), Average(), belief, label)
-
-
-@AGENTS.add("count-doubling-psrl")
-def CountDoublingPSRL(belief: Any = None, label: str = "") -> PSRL:
-    """PSRL that resamples when a visit count doubles (Osband, Russo and Van Roy 2013)."""
-    return _psrl(CountDoubling(), Average(), belief, label)
-
-
-@AGENTS.add("fixed-length-psrl")
-def FixedLengthPSRL(
-    length: int = 100, gamma: float | None = None, belief: Any = None, label: str = ""
-) -> PSRL:
-    """PSRL that resamples every `length` steps; with `gamma` it plans discounted, else average."""
-    return _psrl(FixedLength(length), _objective(gamma), belief, label)
-
-
-@AGENTS.add("every-step-psrl")
-def EveryStepPSRL(gamma: float | None = None, belief: Any = None, label: str = "") -> PSRL:
-    """PSRL that resamples at every step; with `gamma` it plans discounted, else average."""
-    return _psrl(EveryStep(), _objective(gamma), belief, label)
-
-
-def _psrl(rule: Rule, objective: Objective, belief: Any, label: str) -> PSRL:
-    return PSRL(rule, objective, Dirichlet() if belief is None else belief, label)
-
-
-def _objective(gamma: float | None) -> Objective:
-    return Average() if gamma is None else Discounted(gamma)
 
 
 NAMES = (

@@ -90,7 +90,7 @@ class UCRL2Agent(LiveAgent):
     """A live UCRL2 agent; `policy` `(S,)` is that of the current episode."""
 
     kept: ClassVar = (
-        "step", "resamples", "counts", "reward_sums", "visits", "before", "policy"
+        "step", "resamples", "counts", "reward_sums", "visits", "visits_before", "policy"
     )  # fmt: skip
 
     def __init__(self, spec: "UCRL2", problem: TabularMDP | Sizes, streams: Streams) -> None:
@@ -103,15 +103,15 @@ class UCRL2Agent(LiveAgent):
         self.counts = np.zeros((*shape, shape[0]), np.int64)
         self.reward_sums = np.zeros(shape)
         self.visits = np.zeros(shape, np.int64)
-        self.before = np.zeros(shape, np.int64)
+        self.visits_before = np.zeros(shape, np.int64)
         self.policy = np.zeros(shape[0], np.int64)
 
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
         pair = (state, self.policy[state])
-        visited = self.visits[pair] - self.before[pair]
-        if self.resamples == 0 or visited >= max(1, self.before[pair]):
+        visited = self.visits[pair] - self.visits_before[pair]
+        if self.resamples == 0 or visited >= max(1, self.visits_before[pair]):
             self.plan()
         return int(self.policy[state])
 
@@ -127,7 +127,7 @@ class UCRL2Agent(LiveAgent):
             np.sqrt(14 * n_states * narrow / seen),
             1 / np.sqrt(self.step),
         )
-        self.before = self.visits.copy()
+        self.visits_before = self.visits.copy()
         self.resamples += 1
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
@@ -146,7 +146,7 @@ class UCRL2Agent(LiveAgent):
         """Raise a ValueError if counts, rewards, step or policy are impossible."""
         policy = values["policy"]
         sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
-        counts = [values[name] for name in ("counts", "visits", "before")]
+        counts = [values[name] for name in ("counts", "visits", "visits_before")]
         finite = np.isfinite(values["reward_sums"]).all() and values["step"] >= 1
         if not sound or not finite or any((n < 0).any() for n in counts):
             raise ValueError("the stored counts or policy are damaged")

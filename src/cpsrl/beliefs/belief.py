@@ -14,16 +14,22 @@ Then the compiled loop updates it step by step and samples from it without a pau
 """
 
 import copy
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from cpsrl._compile import leaf
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
+from cpsrl.planning.kernels import thawed
 from cpsrl.registry import Registry
 from cpsrl.types import Floats, Ints
 
 BATCH = 1 << 16
 """The most transitions that a belief is not yet told of."""
+DENSE_STATES = 128
+"""Models with more states are kept, drawn and planned for sparsely."""
 
 
 class Inside(NamedTuple):
@@ -114,6 +120,36 @@ def started(belief: Any, problem: Any) -> LiveBelief:
     return live
 
 
+def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floats] | TabularMDP:
+    """Return P `(S, A, S)` and r `(S, A)` of a small model drawn, a large one as a TabularMDP."""
+    if not isinstance(drawn, TabularMDP) and n_states <= DENSE_STATES:
+        try:
+            P, r = drawn
+            P, r = np.array(P, np.float64, order="C"), np.array(r, np.float64, order="C")
+        except (TypeError, ValueError):
+            P, r = np.zeros(0), np.zeros(0)
+        right = P.shape == (n_states, n_actions, n_states) and r.shape == (n_states, n_actions)
+        if right and is_model(P, r):
+            return P, r
+    model = checked_model(drawn, n_states, n_actions)
+    return thawed(model.dense, model.rewards) if n_states <= DENSE_STATES else model
+
+
+@leaf
+def is_model(P: Floats, r: Floats) -> bool:
+    """Return whether the rows of P `(S, A, S)` are distributions and r `(S, A)` is finite."""
+    for s in range(r.shape[0]):
+        for a in range(r.shape[1]):
+            total = 0.0
+            for j in range(P.shape[2]):
+                if not P[s, a, j] >= 0.0:
+                    return False
+                total += P[s, a, j]
+            if not abs(total - 1.0) <= ROW_SUM_TOLERANCE or not math.isfinite(r[s, a]):
+                return False
+    return True
+
+
 def checked_model(drawn: Any, n_states: int, n_actions: int) -> TabularMDP:
     """Return a model that a belief has drawn as a TabularMDP, or raise if it is not one."""
     try:
@@ -126,19 +162,6 @@ def checked_model(drawn: Any, n_states: int, n_actions: int) -> TabularMDP:
             f"{(n_states, n_actions)}"
         )
     return model
-
-
-def fitting(state: dict[str, Any], mine: dict[str, Any], any_length: tuple[str, ...] = ()) -> Any:
-    """Return copies of the arrays in `state`, by name, which must be like `mine`, or raise."""
-    arrays = {name: np.array(state.get(name)) for name in mine}
-    for name, array in arrays.items():
-        fits = array.ndim == 1 if name in any_length else array.shape == mine[name].shape
-        if array.dtype != mine[name].dtype or not fits:
-            raise ValueError(
-                f"the stored belief does not fit: {name} is {array.dtype} {array.shape}, "
-                f"not {mine[name].dtype} {mine[name].shape}"
-            )
-    return arrays
 
 
 def damaged() -> ValueError:

@@ -30,12 +30,12 @@ from numpy.typing import ArrayLike
 from cpsrl._compile import inlined, leaf
 from cpsrl.beliefs.belief import (
     BELIEFS,
+    DENSE_STATES,
     Belief,
     Inside,
     LiveBelief,
     check_transitions,
     damaged,
-    fitting,
     impossible,
 )
 from cpsrl.beliefs.gamma import SmallGamma, draw_gamma, draw_small, small_gamma
@@ -50,7 +50,7 @@ from cpsrl.beliefs.rewards import (
     sound_rewards,
 )
 from cpsrl.beliefs.sparse import MOST_CELLS, SparseDirichlet
-from cpsrl.checks import LARGEST, checked_positive
+from cpsrl.checks import LARGEST, checked_arrays, checked_positive
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import lent
 from cpsrl.sizes import Sizes
@@ -59,7 +59,6 @@ from cpsrl.variates import Words, standard_exponential, standard_gamma
 
 FLUSH = 2e-22
 ENOUGH = 1 - 1e-9  # 1 but for rounding
-DENSE_STATES = 128
 
 
 class DirichletArrays(NamedTuple):
@@ -200,7 +199,7 @@ class DenseDirichlet(LiveBelief):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = fitting(state, self._learned)
+        arrays = checked_arrays("belief", state, self._learned)
         alpha = arrays["alpha"]
         seen = alpha[arrays["seen"] > 0].max(axis=1, initial=0.0) >= 1
         same_cells = (alpha > 0) == (self.arrays.alpha > 0)

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse
 
 from cpsrl._compile import jit
-from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, fitting, impossible
+from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, impossible
 from cpsrl.beliefs.gamma import draw_gamma
 from cpsrl.beliefs.rewards import (
     RewardArrays,
@@ -32,6 +32,7 @@ from cpsrl.beliefs.rewards import (
     sample_rewards,
     sound_rewards,
 )
+from cpsrl.checks import checked_arrays
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import lent
 from cpsrl.types import Floats, Ints
@@ -271,7 +272,7 @@ class SparseDirichlet(LiveBelief):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = fitting(state, self._learned, any_length=POOL)
+        arrays = checked_arrays("belief", state, self._learned, POOL)
         if not sound_rewards(arrays) or not self._sound(arrays):
             raise damaged()
         for name, array in learned_rewards(self.rewards).items():

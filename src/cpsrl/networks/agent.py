@@ -23,8 +23,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, fitting
-from cpsrl.checks import checked_index, checked_number, checked_whole
+from cpsrl.agents.agent import AGENTS, Agent, LiveAgent
+from cpsrl.checks import checked_arrays, checked_index, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks.belief import NetworkBelief, checked_belief
 from cpsrl.networks.environment import Environment, check_registered, observe
@@ -389,7 +389,7 @@ class ValueSamplingAgent(LiveAgent):
             raise ValueError(f"the stored state lacks {', '.join(sorted(missing))}")
         held = min(state["step"] - 1, self.spec.capacity)
         mine = self.replay[:held]
-        stored = fitting(state["replay"], {name: mine[name] for name in COLUMNS})
+        stored = checked_arrays("replay", state["replay"], {name: mine[name] for name in COLUMNS})
         draws = state["draws"]
         if draws is not None and draws.keys() != set(StepDraws._fields):
             raise ValueError(f"the stored draws do not fit: they are {', '.join(draws)}")

@@ -19,10 +19,10 @@ from numba.core.errors import NumbaError
 from numba.core.types import Boolean, Integer
 
 from cpsrl._compile import announce_compilation, inlined, specialised
+from cpsrl.agents.ahead import NO_COINS
 from cpsrl.agents.psrl import (
     ASKED,
     DUE,
-    NO_COINS,
     PREVIOUS,
     RESAMPLES,
     ROW,
@@ -372,7 +372,7 @@ def advance(
                     agent.policy,
                     agent.clock,
                     agent.visits,
-                    agent.before,
+                    agent.visits_before,
                     agent.memory,
                     fixed,
                     resample,

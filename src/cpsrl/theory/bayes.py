@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpsrl._compile import leaf
-from cpsrl.agents.psrl import PSRL, Ahead
+from cpsrl.agents.ahead import Ahead
+from cpsrl.agents.psrl import PSRL
 from cpsrl.beliefs import Dirichlet, KnownRewards, Truncated
 from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted, span

@@ -1,0 +1,72 @@
+"""Asking a rule that is known in advance, some way ahead."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cpsrl.resampling import Arrays, Rule, asked
+from cpsrl.seeding import Streams
+from cpsrl.types import Bools, Floats
+
+AHEAD = 1024
+"""Rules are asked for so many steps at a time, from step 1 on."""
+NO_COINS = np.zeros(0, np.bool_)
+
+
+class Ahead:
+    """A rule that is known in advance, asked for AHEAD steps at a time.
+
+    Stretches begin at the steps 1, 1 + AHEAD, ... whoever asks and however far, so that where a run
+    is split makes no difference. `stream` is where the rule's stream stood before the last stretch:
+    a run that is taken up in the middle of a stretch asks for it again.
+    """
+
+    def __init__(self, rule: Rule, streams: Streams) -> None:
+        self.rule, self.streams = rule, streams
+        self.first = 0
+        self.stream: Any = None
+        self.resample: Bools = NO_COINS
+        self.gamma: Floats | float = math.nan
+
+    def steps(self, first: int, n: int) -> Arrays:
+        """Return what the rule's `arrays` gives for the steps first, ..., first + n - 1."""
+        if not self.first <= first <= first + n <= self.first + len(self.resample):
+            self._extend(first, first + n)
+        part = slice(first - self.first, first - self.first + n)
+        gamma = self.gamma if isinstance(self.gamma, float) else self.gamma[part]
+        return self.resample[part], gamma
+
+    def step(self, t: int) -> tuple[bool, float]:
+        """Return whether step t resamples, and its gamma."""
+        if not self.first <= t < self.first + len(self.resample):
+            self._extend(t, t + 1)
+        gamma, place = self.gamma, t - self.first
+        own = gamma if isinstance(gamma, float) else gamma.item(place)
+        return self.resample.item(place), own
+
+    def stream_before(self, step: int) -> Any:
+        """Return where the rule's stream stood before the stretch of `step`."""
+        end = self.first + len(self.resample)
+        if not len(self.resample) or step == end:
+            return self.streams.state()["rule"]
+        assert step >= end - AHEAD, "the run was not taken to the end of its chunk"
+        return self.stream
+
+    def _extend(self, first: int, end: int) -> None:
+        assert first >= self.first, "a rule is not asked for steps that are long past"
+        begin = first - (first - 1) % AHEAD
+        last = end - 1 - (end - 2) % AHEAD
+        parts, reached, rng = [], begin, self.streams.rule
+        if len(self.resample):
+            reached = self.first + len(self.resample)
+            parts.append(self.steps(begin, reached - begin))
+        if last > reached:
+            parts.append(asked(self.rule, reached, last - reached, rng))
+        self.stream = rng.bit_generator.state
+        parts.append(asked(self.rule, last, AHEAD, rng))
+        self.resample = np.concatenate([resample for resample, _ in parts])
+        self.gamma = parts[-1][1]
+        if not all(isinstance(gamma, float) for _, gamma in parts):
+            self.gamma = np.concatenate([np.broadcast_to(g, r.shape) for r, g in parts])
+        self.first = begin
