@@ -23,8 +23,10 @@ from cpsrl import (
     seeding,
     simulate,
 )
+from cpsrl._compile import leaf
 from cpsrl.beliefs import BATCH, BELIEFS
 from cpsrl.experiments import Entry, Experiment, continue_experiment, load, run_experiment
+from cpsrl.objectives import Objective
 from cpsrl.resampling import RULES
 from cpsrl.simulation import tabular
 
@@ -475,3 +477,29 @@ def test_options_that_are_several_arrays_are_told_apart():
     same.restore(one.state())
     with pytest.raises(ValueError, match=r"another agent: its belief.drawn"):
         other.restore(one.state())
+
+
+@leaf
+def plan_nonsense(P, r, gamma, policy, work):
+    for s in range(len(policy)):
+        policy[s] = 99
+
+
+@dataclass(frozen=True)
+class Nonsense(Objective):
+    """Plan actions that there are not."""
+
+    plan = staticmethod(plan_nonsense)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda spec: cpsrl.simulate(spec, RIVER, 100, 2),
+        lambda spec: cpsrl.start(spec, RIVER).act(0),
+    ],
+    ids=["compiled", "live"],
+)
+def test_an_action_that_there_is_not_is_refused_before_it_is_taken(use):
+    with pytest.raises(ValueError, match="planned an action that there is not"):
+        use(cpsrl.PSRL(cpsrl.Bernoulli(0.9), Nonsense()))

@@ -65,8 +65,13 @@ class Backlog(NamedTuple):
 
 
 @leaf
-def begin_pseudo_episode(clock: Ints, visits: Ints, before: Ints) -> None:
-    """Set the clock for a pseudo-episode that begins at the current step."""
+def begin_pseudo_episode(
+    clock: Ints, visits: Ints, before: Ints, policy: Ints, n_actions: int
+) -> None:
+    """Set the clock for a pseudo-episode that begins at the current step with `policy`."""
+    for s in range(len(policy)):
+        if not 0 <= policy[s] < n_actions:
+            raise ValueError("the objective has planned an action that there is not")
     clock[PREVIOUS] = clock[STEP] - clock[START]
     clock[START] = clock[STEP]
     clock[RESAMPLES] += 1
@@ -223,7 +228,9 @@ class PSRLAgent(LiveAgent):
             else:
                 self.work = self.work or workspace(shape[0])
                 self.objective.plan(*drawn, gamma, self.policy, self.work)
-        begin_pseudo_episode(self.clock, self.visits, self.visits_before)
+        begin_pseudo_episode(
+            self.clock, self.visits, self.visits_before, self.policy, self.sizes.n_actions
+        )
 
     def hand_over(self) -> None:
         """Tell the belief of the transitions that it was not yet told of."""

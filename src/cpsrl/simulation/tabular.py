@@ -225,7 +225,7 @@ def run_chunk(
                 )
                 if WATCHED:
                     look(watched, first + i, state, discount, policy, belief, model)
-            begin_pseudo_episode(clock, visits, before)
+            begin_pseudo_episode(clock, visits, before, policy, n_actions)
             due = False
         # The steps up to the next resampling or mark; a rule that looks may end them sooner.
         if not LOOKS:
