@@ -25,6 +25,7 @@ import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+OURS = (f"{__name__.partition('.')[0]}.", "numba.", "numpy.")
 LIBRARIES = ("math", "numba", "numpy")
 """Modules whose functions stay as they are."""
 WITHOUT_KERNELS = ("cli", "experiments", "reports")
@@ -74,6 +75,8 @@ KERNEL_CACHE = kernel_cache()
 
 def _compiled(function: F, folder: Path = KERNEL_CACHE, **options: Any) -> F:
     options |= {"nogil": True, "fastmath": False}
+    if function.__module__ not in sys.modules:  # made by exec: no later process could find it
+        return numba.njit(**options)(function)
     with _folder_lock:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(folder)
@@ -100,14 +103,14 @@ def leaf(function: F) -> F:
     return _compiled(function, _folder(function), _nrt=False)
 
 
-def inlined(function: F) -> F:
+def inlined(function: F, **options: Any) -> F:
     """Compile `function` as `leaf` does, and have it pasted into the code that calls it.
 
     For the few lines that an inner loop is made of: a call that hands arrays on copies their
     descriptions, which takes longer than what these functions do. There, indices are made unsigned
     where they are used: of a signed one compiled code asks whether it counts from the end.
     """
-    return _compiled(function, _folder(function), _nrt=False, forceinline=True)
+    return _compiled(function, _folder(function), _nrt=False, forceinline=True, **options)
 
 
 def specialised(template: F, **parts: Any) -> F:
@@ -127,6 +130,10 @@ def specialised(template: F, **parts: Any) -> F:
         template.__defaults__,
     )
     bound.__qualname__ = bound.__name__
+    for part in parts.values():
+        module = getattr(getattr(part, "py_func", None), "__module__", __name__)
+        if module not in sys.modules:
+            bound.__module__ = module
     return _compiled(bound, KERNEL_CACHE / digest, _nrt=False)
 
 
@@ -157,6 +164,9 @@ def _fingerprint(value: Any, update: Callable[[bytes], None], seen: set[int]) ->
     seen.add(id(function))
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         _fingerprint_global(default, update, seen)
+    if function.__module__ and not function.__module__.startswith(OURS):
+        source = Path(function.__code__.co_filename)
+        update(source.read_bytes() if source.is_file() else b"")
     codes = [function.__code__]
     while codes:
         code = codes.pop()
@@ -190,8 +200,7 @@ def _fingerprint_global(
 def announce_compilation(kernel: Callable[..., Any]) -> None:
     """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
     cache: Any = kernel._cache  # type: ignore[attr-defined]
-    if not _announced.is_set() and not any(
-        Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi")
-    ):
+    kept = cache.cache_path and any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi"))
+    if not kept and not _announced.is_set():
         _announced.set()
         print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)

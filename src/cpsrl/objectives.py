@@ -123,6 +123,8 @@ def checked_objective(objective: Any) -> Objective:
     """Return `objective`, or raise if it is not one."""
     if not isinstance(objective, Objective):
         raise ValueError(f"objective must be Discounted() or Average(), not {objective!r}")
+    if not hasattr(getattr(objective, "plan", None), "py_func"):
+        raise ValueError(f"the `plan` of {objective!r} must be compiled: a leaf of cpsrl._compile")
     return objective
 
 

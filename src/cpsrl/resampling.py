@@ -301,6 +301,10 @@ def asked(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
             f"the rule {rule.label!r} must give {n} booleans and {n} floats or one, not "
             f"{coins.dtype} {coins.shape} and {gammas.dtype} {gammas.shape}"
         )
+    if first == 1 and not coins[0]:
+        raise ValueError(f"the rule {rule.label!r} must resample at step 1: there is no policy yet")
+    if rule.has_gamma and not ((gammas >= 0) & (gammas < 1)).all():
+        raise ValueError(f"the rule {rule.label!r} must give gammas in [0, 1), not {gammas}")
     return coins, gammas if gammas.ndim else float(gammas)
 
 
@@ -311,6 +315,8 @@ def checked_rule(rule: Any) -> Rule:
             f"rule must be one such as Bernoulli(0.99), or of a subclass of cpsrl.Rule, not "
             f"{rule!r}"
         )
+    if rule.stops is not None and hasattr(rule.stops, "__self__"):
+        raise ValueError(f"the test `stops` of the rule {rule.label!r} must be a static method")
     if (type(rule).arrays is Rule.arrays) == (rule.stops is None):
         raise ValueError(
             f"the rule {rule.label!r} must have `arrays`, if it is known in advance, or else a "

@@ -21,7 +21,6 @@ from numpy.random.bit_generator import ISeedSequence
 from cpsrl.checks import checked_whole
 from cpsrl.variates import MULTIPLIER, Words
 
-MOST_RUNS = 2**32
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 NUMBER = {name: number for number, name in enumerate(STREAMS)}
 MOST_RUN = 2**32 - 1
@@ -166,6 +165,10 @@ class Streams:
         self.__dict__[name] = generator
         return generator
 
+    def __reduce__(self) -> Any:
+        """Let copies be made of where the streams stand, not of the memory that they share."""
+        return _resumed, (self.state(),)
+
     @contextmanager
     def words(self, *names: str) -> Iterator[tuple[Words, ...]]:
         """Lend the words of some streams to compiled code, which steps them in place."""
@@ -206,6 +209,12 @@ class Streams:
                 getattr(self, name).bit_generator.state = state[name]
             else:
                 self._words[number] = np.array(_as_words(state[name]), np.uint64)
+
+
+def _resumed(state: dict[str, Any]) -> Streams:
+    streams = Streams(words=np.zeros((len(STREAMS), 4), np.uint64))
+    streams.restore(state)
+    return streams
 
 
 def check_streams(state: Any) -> None:

@@ -30,7 +30,7 @@ def mean_and_error(values):
 def check_table(name, steps):
     agent, *expected = TABLE[name]
     river = cpsrl.environment("riverswim")
-    runs = cpsrl.simulate(agent, river, steps, SEEDS, seed=1, record=[10_000])
+    runs = cpsrl.simulate(agent, river, steps, SEEDS, seed=1, record=sorted({10_000, steps}))
     mean, error = mean_and_error(runs.regret)
     for k in range(len(runs.times)):
         there, its_error = expected[2 * k : 2 * k + 2]
@@ -64,7 +64,7 @@ def test_ucrl2_as_osband_russo_and_van_roy_report():
 @pytest.mark.slow
 def test_where_gamma_is_too_small_regret_is_linear_unless_gamma_grows_or_the_plan_is_average():
     river = cpsrl.environment("riverswim", variant="tsde")
-    record = [100_000, 500_000]
+    record = [100_000, 500_000, 1_000_000]
 
     def curve(agent, steps=1_000_000):
         return cpsrl.simulate(agent, river, steps, 20, record=record).regret.mean(axis=0)

@@ -9,7 +9,7 @@ from cpsrl.resampling import Arrays, Rule, asked
 from cpsrl.seeding import Streams
 from cpsrl.types import Bools, Floats
 
-AHEAD = 1024
+AHEAD = 2048
 """Rules are asked for so many steps at a time, from step 1 on."""
 NO_COINS = np.zeros(0, np.bool_)
 
@@ -55,18 +55,16 @@ class Ahead:
 
     def _extend(self, first: int, end: int) -> None:
         assert first >= self.first, "a rule is not asked for steps that are long past"
-        begin = first - (first - 1) % AHEAD
-        last = end - 1 - (end - 2) % AHEAD
-        parts, reached, rng = [], begin, self.streams.rule
+        begin, rng = first - (first - 1) % AHEAD, self.streams.rule
+        parts, reached = [], begin
         if len(self.resample):
             reached = self.first + len(self.resample)
             parts.append(self.steps(begin, reached - begin))
-        if last > reached:
-            parts.append(asked(self.rule, reached, last - reached, rng))
-        self.stream = rng.bit_generator.state
-        parts.append(asked(self.rule, last, AHEAD, rng))
+        for stretch in range(reached, end, AHEAD):
+            self.stream = rng.bit_generator.state
+            parts.append(asked(self.rule, stretch, AHEAD, rng))
+        self.first = begin
         self.resample = np.concatenate([resample for resample, _ in parts])
         self.gamma = parts[-1][1]
-        if not all(isinstance(gamma, float) for _, gamma in parts):
+        if len({str(gamma) for _, gamma in parts}) > 1 or not isinstance(self.gamma, float):
             self.gamma = np.concatenate([np.broadcast_to(g, r.shape) for r, g in parts])
-        self.first = begin

@@ -58,6 +58,8 @@ class LiveBelief:
 
     inside: ClassVar[Inside | None] = None
     arrays: Any = None
+    shape: tuple[int, int] | None = None
+    """S and A, for compiled functions, which look at no bounds"""
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`, in the order of time."""
@@ -93,8 +95,23 @@ class Plain(LiveBelief):
         for name in ("observe_many", "sample", "state", "restore"):
             if not callable(getattr(belief, name, None)):
                 raise ValueError(f"a live belief must have {name}(...), and {belief!r} has not")
-            setattr(self, name, getattr(belief, name))
         self.belief = belief
+
+    def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
+        """Learn from transitions `(n,)`, in the order of time."""
+        self.belief.observe_many(states, actions, rewards, next_states)
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        """Return a model."""
+        return self.belief.sample(rng)
+
+    def state(self) -> Any:
+        """Return a copy of the state, which may be the belief's own arrays."""
+        return copy.deepcopy(self.belief.state())
+
+    def restore(self, state: Any) -> None:
+        """Go on from a copy of `state`, which the belief may keep and change."""
+        self.belief.restore(copy.deepcopy(state))
 
     def copy(self) -> "Plain":
         """Return another one that believes the same."""
@@ -115,6 +132,11 @@ def started(belief: Any, problem: Any) -> LiveBelief:
     """Return the live form of `belief` for `problem`."""
     live = belief.start(problem)
     live = live if isinstance(live, LiveBelief) else Plain(live)
+    shape = (problem.n_states, problem.n_actions)
+    if live.inside is not None and live.shape != shape:
+        raise ValueError(
+            f"{belief!r} started a belief of (S, A) = {live.shape} for a problem of {shape}"
+        )
     if isinstance(problem, TabularMDP):
         live.check_problem(problem)
     return live

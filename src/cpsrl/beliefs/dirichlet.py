@@ -158,14 +158,16 @@ class DenseDirichlet(LiveBelief):
     """
 
     inside: ClassVar = Inside(observe, sample)
+    shape: tuple[int, int]
 
     def __init__(self, alpha: Floats, rewards: RewardArrays) -> None:
         self.arrays = DirichletArrays(alpha, small_gamma(_usual(alpha)), rewards)
         self._all_possible = bool(alpha.all())
+        self.shape = (alpha.shape[1], len(alpha) // alpha.shape[1])
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`, in the order of time."""
-        observe_all(self.arrays, states * self._n_actions + actions, rewards, next_states)
+        observe_all(self.arrays, states * self.shape[1] + actions, rewards, next_states)
 
     def sample(self, rng: np.random.Generator | int) -> TabularMDP:
         """Draw an MDP with a generator, or with one made from a seed."""
@@ -180,8 +182,8 @@ class DenseDirichlet(LiveBelief):
 
     def copy(self) -> "DenseDirichlet":
         """Return another one that believes the same."""
-        new, old = object.__new__(DenseDirichlet), self.arrays
-        new._all_possible = self._all_possible
+        new, old = object.__new__(type(self)), self.arrays
+        new.__dict__ |= self.__dict__
         mine = {name: getattr(old.rewards, name).copy() for name in ("seen", "mean", "m2")}
         new.arrays = old._replace(alpha=old.alpha.copy(), rewards=old.rewards._replace(**mine))
         return new
@@ -203,7 +205,7 @@ class DenseDirichlet(LiveBelief):
         alpha = arrays["alpha"]
         seen = alpha[arrays["seen"] > 0].max(axis=1, initial=0.0) >= 1
         same_cells = (alpha > 0) == (self.arrays.alpha > 0)
-        sound = np.isfinite(alpha).all() and same_cells.all() and seen.all()
+        sound = np.isfinite(alpha).all() and (alpha >= 0).all() and same_cells.all() and seen.all()
         if not sound or not sound_rewards(arrays):
             raise damaged()
         for name, array in self._learned.items():
@@ -211,7 +213,7 @@ class DenseDirichlet(LiveBelief):
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the prior calls the transition impossible."""
-        row = state * self._n_actions + action
+        row = state * self.shape[1] + action
         if not self._all_possible and not self.arrays.alpha[row, next_state] > 0:
             raise impossible(state, action, next_state)
 
@@ -223,15 +225,8 @@ class DenseDirichlet(LiveBelief):
     def _learned(self) -> dict[str, Any]:
         return {"alpha": self.arrays.alpha, **learned_rewards(self.arrays.rewards)}
 
-    @property
-    def _n_actions(self) -> int:
-        rows, n_states = self.arrays.alpha.shape
-        return rows // n_states
-
     def _model(self, P: Floats, r: Floats) -> TabularMDP:
-        rows, n_states = P.shape
-        shape = (n_states, rows // n_states)
-        return TabularMDP(P.reshape(*shape, n_states), r.reshape(shape))
+        return TabularMDP(P.reshape(*self.shape, -1), r.reshape(self.shape))
 
 
 def _usual(alpha: Floats) -> float:

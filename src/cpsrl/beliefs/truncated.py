@@ -74,7 +74,7 @@ class TruncatedDirichlet(LiveBelief):
     inside: ClassVar = Inside(observe, sample)
 
     def __init__(self, inner: DenseDirichlet, n_states: int, cap: float) -> None:
-        self.inner = inner
+        self.inner, self.shape = inner, inner.shape
         self.arrays = TruncatedArrays(
             inner.arrays,
             np.array([cap]),

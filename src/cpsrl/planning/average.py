@@ -110,7 +110,8 @@ def solve_average(
 def _certified(
     mdp: TabularMDP, tol: float, policy: Ints, gain: Floats, bias: Floats
 ) -> AverageSolution:
-    return AverageSolution(policy, gain, bias, average_error(mdp, policy, gain, bias), tol)
+    error = average_error(mdp, policy, gain, bias)
+    return AverageSolution(policy, gain, bias, error if error >= 0 else np.inf, tol)
 
 
 def _sweep(mdp: TabularMDP, tol: float, policy: Ints) -> AverageSolution | None:

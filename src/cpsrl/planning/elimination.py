@@ -22,7 +22,7 @@ diagonal; an anchor has 0 there.
 from cpsrl._compile import leaf
 from cpsrl.types import Floats, Ints
 
-RARE = 1e-3
+RARE, HUGE = 1e-3, 1e200
 LEAVE, VISITS, WEIGHTS, RIGHT_SIDE, LEVELS = range(5)
 VECTORS = 5
 """Rows of the scratch `vectors` `(VECTORS, S)`: nothing here makes an array, for a reason given in
@@ -100,6 +100,10 @@ def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
         if matrix[n, n] != 0.0:
             for i in range(n):
                 weights[n] += weights[i] * matrix[i, n]
+        if weights[n] > HUGE:  # only their ratios count
+            for i in range(n + 1):
+                weights[i] /= HUGE
+            total /= HUGE
         total += weights[n]
     for n in range(len(matrix)):
         weights[n] /= total

@@ -64,8 +64,8 @@ def simulate(
         resample_times: keep the steps that resampled.
         trajectory: keep states, actions and rewards.
         discounted_regret: compute the discounted regret of the paper's eq. 6.
-        stop: `(1,)`, to be set to 1 by another thread to end early. The runs are then taken in the
-            calling thread.
+        stop: `(1,)`, to be set to 1 by another thread to end early, with an `InterruptedError`. The
+            runs are then taken in the calling thread.
 
     Returns:
         The runs, a row each.
@@ -106,6 +106,8 @@ def simulate(
     else:
         for run, recorder in zip(runs, recorders, strict=True):
             _advance(run, recorder, steps, progress or (lambda n: None), stop)
+        if stop[0]:
+            raise InterruptedError("the simulation was stopped")
     gain = np.array([run.gain for run in runs])
     return Runs(
         times=marks,

@@ -35,6 +35,7 @@ from cpsrl.agents.psrl import (
 from cpsrl.beliefs import BATCH, Inside
 from cpsrl.mdp import TabularMDP
 from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_next, draw_reward
+from cpsrl.objectives import Discounted
 from cpsrl.simulation import readable
 from cpsrl.simulation.recording import Recorder, Tape, Watcher
 from cpsrl.simulation.run import LOOPS, Run
@@ -284,7 +285,7 @@ OUTSIDE = Inside(append, None)
 def compiled_test(test: Any) -> Any:
     """Return a rule's test as a leaf, or None if Numba can't compile it."""
     try:
-        compiled: Any = inlined(getattr(test, "py_func", test))
+        compiled: Any = inlined(getattr(test, "py_func", test), boundscheck=True)
         compiled.compile("(i8, i8, i8, i8, i8, f8[::1])")
     except NumbaError:
         return None
@@ -352,15 +353,17 @@ def advance(
     cells = simulator.mdp.n_states**2 * simulator.mdp.n_actions
     chunk = min(recorder.chunk, max(LEAST_CHUNK, WORK // cells))
     planning_gamma = agent.objective.planning_gamma
-    own = fixed = planning_gamma(math.nan)
+    fixed = planning_gamma(math.nan)
     looks = agent.rule.needs_counts
     mark = 0
     with agent.streams.words("transition", "reward", "belief") as words:
         while steps > 0 and not stop[0]:
             n, first = min(steps, chunk), agent.step
             resample, gamma = agent.ahead.steps(first, n) if not looks else (NO_COINS, math.nan)
-            if isinstance(gamma, float) or not math.isnan(own):
-                fixed, gamma = planning_gamma(gamma if isinstance(gamma, float) else own), NO_GAMMAS
+            if isinstance(gamma, float):
+                fixed, gamma = planning_gamma(gamma), NO_GAMMAS
+            elif agent.objective != Discounted():
+                gamma = np.array([planning_gamma(own) for own in gamma.tolist()])
             recorder.tape.first[0] = first
             status, reported = PAUSED, 0
             while status in (PAUSED, FULL):

@@ -213,7 +213,7 @@ def constant_gamma(effort: Effort) -> Verdict:
     level = 1 - (1 - LEVEL) / len(agents)
     rates, limits = {}, {}
     for name, agent in agents.items():
-        runs = simulate(agent, mdp, steps, n, effort.seed, record=np.array([late]), progress=count)
+        runs = simulate(agent, mdp, steps, n, effort.seed, record=[late, steps], progress=count)
         rate = (runs.regret[:, 1] - runs.regret[:, 0]) / (steps - late)
         rates[name] = float(rate.mean())
         limits[name] = upper_mean(rate, level)
