@@ -28,7 +28,18 @@ def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Calla
     def call(model: str, **given: Any) -> None:
         options = {key: given.pop(key) for key in known if key in given}
         chosen = {key: value for key, value in options.items() if value != known[key].default}
-        command(find_model(model, chosen), **given)
+        if model in ENVIRONMENTS:
+            mdp = environment(model, **chosen)
+        elif _is_file(model):
+            mdp = TabularMDP.load(model)
+        else:
+            near = nearest(model, ENVIRONMENTS.names())
+            raise ValueError(
+                f"no environment is called {model!r}{f' (did you mean {near!r}?)' if near else ''}"
+                f", and a file must end in {', '.join(FILES)}; `cpsrl list environments` shows the "
+                "names"
+            )
+        command(mdp, **given)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(command, include_extras=True)
@@ -45,19 +56,6 @@ def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Calla
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     call.__doc__ = command.__doc__
     return call
-
-
-def find_model(name: str, options: dict[str, Any] | None = None) -> TabularMDP:
-    """Return the environment called `name`, or the MDP in the file of that name."""
-    if name in ENVIRONMENTS:
-        return environment(name, **(options or {}))
-    if _is_file(name):
-        return TabularMDP.load(name)
-    near = nearest(name, ENVIRONMENTS.names())
-    raise ValueError(
-        f"no environment is called {name!r}{f' (did you mean {near!r}?)' if near else ''}, and a "
-        f"file must end in {', '.join(FILES)}; `cpsrl list environments` shows the names"
-    )
 
 
 def _is_file(word: str) -> bool:

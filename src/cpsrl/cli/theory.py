@@ -3,7 +3,7 @@
 import json as json_module
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
@@ -56,7 +56,7 @@ def bound(
                 found: Bound = theorem(S, A, T, gamma_at(T), tau, span, version)
                 return found
 
-            rows.append(Row(name, at(steps), bounds.useful_from(at)))
+            rows.append((name, at(steps), bounds.useful_from(at)))
     chosen = gamma_at(steps)
     width = float(bounds.confidence_width(1, S, A, steps, steps))
     facts: dict[str, Any] = {
@@ -74,29 +74,20 @@ def bound(
         "trivial bound": steps,
     }
     if json:
-        listed = [row.as_dict() for row in rows]
+        listed = [
+            {
+                "theorem": theorem,
+                "version": found.version,
+                "terms": found.terms,
+                "total": found.total,
+                "vacuous": found.is_vacuous,
+                "useful_from": useful,
+            }
+            for theorem, found, useful in rows
+        ]
         print(json_module.dumps({**facts, "bounds": listed}, indent=2))
     else:
         _show_bounds(facts, rows)
-
-
-class Row(NamedTuple):
-    """A bound of one theorem, and the T from which on it is below T."""
-
-    theorem: str
-    bound: "Bound"
-    useful_from: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row as a tree for JSON."""
-        return {
-            "theorem": self.theorem,
-            "version": self.bound.version,
-            "terms": self.bound.terms,
-            "total": self.bound.total,
-            "vacuous": self.bound.is_vacuous,
-            "useful_from": self.useful_from,
-        }
 
 
 def _checked(mdp: TabularMDP) -> AverageSolution:
@@ -114,7 +105,8 @@ def _checked(mdp: TabularMDP) -> AverageSolution:
     return best
 
 
-def _show_bounds(facts: dict[str, Any], rows: list[Row]) -> None:
+def _show_bounds(facts: dict[str, Any], rows: list[tuple[str, "Bound", int | None]]) -> None:
+    """Print what the bounds are of, and each as a theorem, a bound and the T it is useful from."""
     from rich.console import Console
     from rich.table import Table
 
@@ -128,33 +120,28 @@ def _show_bounds(facts: dict[str, Any], rows: list[Row]) -> None:
         ("4.2", "on E[gamma-discounted regret], eq. 6"),
         ("4.1", "on E[regret], eq. 2, through appendix C"),
     ):
-        here = [row for row in rows if row.theorem == theorem]
-        found = [row.bound for row in here]
+        here = [(b, useful) for name, b, useful in rows if name == theorem]
         console.print(f"\nTheorem {theorem}, {about}")
         table = Table("term")
-        for b in found:
+        for b, _ in here:
             table.add_column(b.version, justify="right")
-        for term in dict.fromkeys(t for b in found for t in b.terms):
-            table.add_row(
-                term, *[f"{b.terms[term]:,.6g}" if term in b.terms else "" for b in found]
-            )
+        for term in dict.fromkeys(term for b, _ in here for term in b.terms):
+            values = [f"{b.terms[term]:,.6g}" if term in b.terms else "" for b, _ in here]
+            table.add_row(term, *values)
         table.add_section()
-        table.add_row("total", *[f"{b.total:,.6g}" for b in found])
-        table.add_row("over T", *[f"{b.total / b.steps:,.3g}" for b in found])
+        table.add_row("total", *[f"{b.total:,.6g}" for b, _ in here])
+        table.add_row("over T", *[f"{b.total / b.steps:,.3g}" for b, _ in here])
         console.print(table)
-        for row in here:
-            console.print(f"{row.bound.version}: {_in_words(row.bound, row.useful_from)}")
+        for b, useful in here:
+            when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
+            words = f"says more than the trivial bound (it does {when})."
+            if b.is_vacuous:
+                words = f"vacuous. Regret is at most T anyway; it says more than that {when}."
+            console.print(f"{b.version}: {words}")
     console.print(
         "\n'corrected' is what a complete proof gives, 'sharp' the same with the narrowest "
         "confidence set that it allows: `cpsrl.theory.bounds` has the proof."
     )
-
-
-def _in_words(b: "Bound", useful: int | None) -> str:
-    when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
-    if b.is_vacuous:
-        return f"vacuous. Regret is at most T anyway; it says more than that {when}."
-    return f"says more than the trivial bound (it does {when})."
 
 
 def verify(
@@ -211,6 +198,8 @@ def _show_finding(finding: "Finding") -> None:
     from rich.console import Console
     from rich.padding import Padding
 
+    from cpsrl.theory.counterexamples import path
+
     claim, verdict = finding.claim, finding.verdict
     console = Console(highlight=False)
     colour = {"holds": "green", "fails": "red", "vacuous": "yellow"}[verdict.word]
@@ -221,43 +210,38 @@ def _show_finding(finding: "Finding") -> None:
         f"{word} [bold]{claim.name}[/] ({claim.reference}) ratio {verdict.ratio:.4g}{level}, "
         f"{finding.seconds:.1f} s{surprise}"
     )
-    lines = [claim.statement, _control(verdict.control), *_lines(_plain(verdict.details))]
+    control = verdict.control
+    came = "holds" if control.ratio <= 1 else "fails"
+    known = "as it must" if control.as_expected else "WHICH IT MUST NOT"
+    lines = [
+        claim.statement,
+        f"control: {control.what}: {came}, {known} (ratio {control.ratio:.4g})",
+        *_lines(_plain(verdict.details)),
+    ]
     if claim.instead:
         lines.append(f"true instead: {claim.instead}")
     if claim.counterexample:
-        lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {_file(claim)}`)")
+        file = path(claim.counterexample)
+        lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {file}`)")
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 6)), markup=False)
 
 
-def _control(control: Any) -> str:
-    word = "holds" if control.ratio <= 1 else "fails"
-    known = "as it must" if control.as_expected else "WHICH IT MUST NOT"
-    return f"control: {control.what}: {word}, {known} (ratio {control.ratio:.4g})"
-
-
-def _file(claim: Any) -> str:
-    from cpsrl.theory.counterexamples import path
-
-    return path(claim.counterexample)
-
-
-def _lines(details: Any, indent: str = "") -> Iterator[str]:
+def _lines(details: dict[str, Any]) -> Iterator[str]:
     """Give the details of a claim as lines of text."""
     for key, value in details.items():
-        if isinstance(value, dict):
-            yield f"{indent}{key}: " + ", ".join(f"{k} {_short(v)}" for k, v in value.items())
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            yield f"{indent}{key}:"
-            for row in value:
-                yield f"{indent}  " + ", ".join(f"{k} {_short(v)}" for k, v in row.items())
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{key}:"
+            yield from (f"  {_short(row)}" for row in value)
         else:
-            yield f"{indent}{key}: {_short(value)}"
+            yield f"{key}: {_short(value)}"
 
 
 def _short(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not finite"}[value]
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, list):
         return ", ".join(_short(x) for x in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -269,12 +253,8 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    if isinstance(value, str | bool | int) or value is None:
-        return value
-    number = value.item() if hasattr(value, "item") else value
-    if isinstance(number, float) and not math.isfinite(number):
-        return None
-    return number
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _show_summary(found: list["Finding"]) -> None:

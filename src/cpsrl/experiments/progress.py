@@ -119,9 +119,9 @@ def shown_progress(unit: str = "steps", transient: bool = False) -> Progress:
     return Bars(unit, transient) if sys.stderr.isatty() else Lines(unit)
 
 
-def short(number: float) -> str:
+def short(number: float, digits: int = 3) -> str:
     """Return a number as a person writes it: 20k, 1.5M."""
     for size, mark in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{mark}"
-    return f"{number:.3g}"
+        if abs(number) >= size:
+            return f"{number / size:.{digits}g}{mark}"
+    return f"{number:.{digits}g}"

@@ -4,8 +4,8 @@ Colours are those of Okabe and Ito (2008), told apart with any colour vision; ev
 a line style of its own, for print in grey. The same agent looks the same in every panel.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from cpsrl import statistics
+from cpsrl.experiments.progress import short
 from cpsrl.simulation import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -55,11 +56,9 @@ _STYLE: Any = {
 }
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw in the project's style inside this context."""
-    with matplotlib.rc_context(_STYLE):
-        yield
+def style() -> AbstractContextManager[None]:
+    """Return a context inside which drawing is in the project's style."""
+    return matplotlib.rc_context(_STYLE)
 
 
 def panels(
@@ -113,7 +112,7 @@ def regret_curves(
         ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
         ax.xaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+            axis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel("step")
     ax.set_ylabel("regret")
     _label_ends(ax, float(runs.times[-1]), ends, looks)
@@ -142,7 +141,7 @@ def final_regrets(ax: Axes, runs: Runs) -> None:
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
     ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(scale)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel(
         f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"
     )
@@ -198,13 +197,11 @@ def save(
     for ending in formats:
         if ending not in metadata:
             raise ValueError(f"figures are written as {', '.join(FORMATS)}, not {ending!r}")
-    paths = []
-    for ending in formats:
-        path = stem.with_suffix(f".{ending}")
-        path.parent.mkdir(parents=True, exist_ok=True)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = {ending: stem.with_suffix(f".{ending}") for ending in formats}
+    for ending, path in paths.items():
         figure.savefig(path, metadata=metadata[ending])
-        paths.append(path)
-    return paths
+    return list(paths.values())
 
 
 def _label_ends(
@@ -218,23 +215,17 @@ def _label_ends(
     line = 11.5 * matplotlib.rcParams["figure.dpi"] / 72
     placed = _spread(heights, gap=line / (top - bottom))
     for (label, _), height, place in zip(ends, heights, placed, strict=True):
+        colour = {"color": looks[label]["color"]}
+        arrow = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0, **colour}
         ax.annotate(
             label,
             xy=(1.0, height),
             xytext=(1.045, place),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=looks[label]["color"],
+            xycoords=ax.transAxes,
             fontsize=8,
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": looks[label]["color"],
-                "linewidth": 0.7,
-                "shrinkA": 0,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
+            arrowprops={"relpos": (0, 0.5), **arrow},
+            **colour,
         )
 
 
@@ -280,11 +271,3 @@ def _growth_lines(ax: Axes) -> None:
         )
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
-
-
-def _short(value: float) -> str:
-    """Return a number as a person writes it on an axis: 20k, 1.5M."""
-    for size, mark in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{mark}"
-    return f"{value:g}"
