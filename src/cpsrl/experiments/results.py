@@ -6,7 +6,7 @@ import platform
 import re
 import warnings
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +86,7 @@ class Results:
             raise ValueError(
                 f"{self.directory} holds no runs yet: `cpsrl continue {self.directory}` begins them"
             )
-        times = found[0].times
-        for runs in found[1:]:
-            times = np.intersect1d(times, runs.times, assume_unique=True)
+        times = reduce(np.intersect1d, (runs.times for runs in found))
         if len(found) < len(self.groups) or len(times) < len(self.experiment.recorded(self.steps)):
             begun = sum(len(runs.seeds) for runs in found)
             planned = sum(len(group.runs) for group in self.groups)

@@ -58,12 +58,12 @@ def reached(runs: Runs | None) -> int:
     return int(runs.state[0]["step"]) if runs is not None and runs.state else 0
 
 
+@dataclass(frozen=True)
 class Store:
     """The files of one results directory; `identity` marks every file as this experiment's."""
 
-    def __init__(self, directory: Path, identity: str) -> None:
-        self.directory = directory
-        self.identity = identity
+    directory: Path
+    identity: str
 
     def write(self, group: Group, runs: Runs) -> None:
         """Make `runs` what the directory holds of `group`, durably and all at once."""
@@ -124,9 +124,7 @@ class Store:
     def _states(self, group: Group) -> list[Path]:
         stem = self.directory / group.stem
         pattern = re.compile(re.escape(stem.name) + r"-\d+\.(json|npz)")
-        if not stem.parent.is_dir():
-            return []
-        return sorted(path for path in stem.parent.iterdir() if pattern.fullmatch(path.name))
+        return sorted(path for path in stem.parent.glob("*") if pattern.fullmatch(path.name))
 
     def _marks(self, group: Group) -> dict[str, Any]:
         return {
@@ -149,12 +147,12 @@ class Store:
         fitting = [p for p, head in heads.items() if head.get("curves") == checksum]
         if not fitting:
             raise DamagedError(path, f"its checksum is not the one in {max(heads).name}")
-        head = self._checked_head(group, fitting[-1], heads[fitting[-1]])
+        head, rows = heads[fitting[-1]], len(group.runs)
+        self._check_head(group, fitting[-1], head)
         try:
             curves = from_parquet(raw, group.runs)
         except ValueError as error:
             raise DamagedError(path, str(error)) from None
-        rows = len(group.runs)
         return Runs(
             **curves,
             seeds=np.asarray(group.runs, dtype=np.int64),
@@ -165,7 +163,7 @@ class Store:
             state=_state(fitting[-1].with_suffix(".npz"), head) if states else None,
         )
 
-    def _checked_head(self, group: Group, where: Path, head: dict[str, Any]) -> dict[str, Any]:
+    def _check_head(self, group: Group, where: Path, head: dict[str, Any]) -> None:
         for key, value in self._marks(group).items():
             if head.get(key) != value:
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}, not {value!r}")
@@ -175,7 +173,6 @@ class Store:
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}")
         if not len(head["gain"]) == len(head["state"]) == len(group.runs):
             raise DamagedError(where, f"it is not about {len(group.runs)} runs")
-        return head
 
 
 def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -187,6 +184,6 @@ def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         state = unpack(head["state"], data)
         if any(one["step"] != head["step"] for one in state):
             raise ValueError(f"not all runs stand at step {head['step']}")
+        return state
     except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise DamagedError(path, f"it does not hold the arrays written ({error})") from None
-    return state
