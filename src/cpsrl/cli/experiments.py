@@ -181,7 +181,7 @@ def compile_() -> None:
     problems = environment("riverswim"), environment("gridworld", rows=40, columns=40)
     for name in AGENTS.names():
         agent = AGENTS.make(name)
-        if not getattr(agent, "packages", ()):
+        if not agent.packages:
             for mdp in problems:
                 simulate(agent, mdp, steps=2, seeds=1)
     for mdp in (*problems, environment("random", n_states=120)):

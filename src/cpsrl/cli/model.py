@@ -41,17 +41,16 @@ def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Calla
             )
         command(mdp, **given)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(command, include_extras=True)
     about = arg(metavar="MODEL", help="an environment's name or a file")
     own = list(inspect.signature(command).parameters.values())[1:]
-    first = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("model", first, annotation=Annotated[Positional[str], about])]
+    first = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [first.replace(annotation=Annotated[Positional[str], about])]
     for parameter in [*known.values(), *own]:
         hint = hints.get(parameter.name, parameter.annotation)
         if parameter.name in known:
             hint = Annotated[hint, arg(help=f"option of {name}")]
-        parameters.append(parameter.replace(kind=keyword, annotation=hint))
+        parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     call.__doc__ = command.__doc__

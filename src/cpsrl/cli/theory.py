@@ -9,7 +9,7 @@ from tyro.conf import arg
 
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.mdp import TabularMDP
-from cpsrl.planning import AverageSolution, reward_averaging_time, solve_average
+from cpsrl.planning import reward_averaging_time, solve_average
 from cpsrl.planning import span as span_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,16 @@ def bound(
     """
     from cpsrl.theory import bounds
 
-    best = _checked(mdp)
+    if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
+        raise ValueError(
+            f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
+            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
+        )
+    best = solve_average(mdp, bias_optimal=True)
+    if span_of(best.gain) > max(best.error, 1e-9):
+        raise ValueError(
+            "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
+        )
     S, A = mdp.n_states, mdp.n_actions
     tau = float(reward_averaging_time(mdp, best.policy)) if tau is None else tau
     span = span_of(best.bias) if span is None else span
@@ -48,7 +57,7 @@ def bound(
     def gamma_at(T: int) -> float:
         return bounds.horizon_gamma(S, A, T) if gamma is None else gamma
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, theorem in (("4.2", bounds.theorem_4_2), ("4.1", bounds.theorem_4_1)):
         for version in bounds.VERSIONS:
 
@@ -56,7 +65,17 @@ def bound(
                 found: Bound = theorem(S, A, T, gamma_at(T), tau, span, version)
                 return found
 
-            rows.append((name, at(steps), bounds.useful_from(at)))
+            found = at(steps)
+            rows.append(
+                {
+                    "theorem": name,
+                    "version": version,
+                    "terms": found.terms,
+                    "total": found.total,
+                    "vacuous": found.is_vacuous,
+                    "useful_from": bounds.useful_from(at),
+                }
+            )
     chosen = gamma_at(steps)
     width = float(bounds.confidence_width(1, S, A, steps, steps))
     facts: dict[str, Any] = {
@@ -74,39 +93,12 @@ def bound(
         "trivial bound": steps,
     }
     if json:
-        listed = [
-            {
-                "theorem": theorem,
-                "version": found.version,
-                "terms": found.terms,
-                "total": found.total,
-                "vacuous": found.is_vacuous,
-                "useful_from": useful,
-            }
-            for theorem, found, useful in rows
-        ]
-        print(json_module.dumps({**facts, "bounds": listed}, indent=2))
+        print(json_module.dumps({**facts, "bounds": rows}, indent=2))
     else:
         _show_bounds(facts, rows)
 
 
-def _checked(mdp: TabularMDP) -> AverageSolution:
-    """Return the bias-optimal solution of an MDP that the theorems are for, or raise."""
-    if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
-        raise ValueError(
-            f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
-            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
-        )
-    best = solve_average(mdp, bias_optimal=True)
-    if span_of(best.gain) > max(best.error, 1e-9):
-        raise ValueError(
-            "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
-        )
-    return best
-
-
-def _show_bounds(facts: dict[str, Any], rows: list[tuple[str, "Bound", int | None]]) -> None:
-    """Print what the bounds are of, and each as a theorem, a bound and the T it is useful from."""
+def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -120,24 +112,25 @@ def _show_bounds(facts: dict[str, Any], rows: list[tuple[str, "Bound", int | Non
         ("4.2", "on E[gamma-discounted regret], eq. 6"),
         ("4.1", "on E[regret], eq. 2, through appendix C"),
     ):
-        here = [(b, useful) for name, b, useful in rows if name == theorem]
+        here = [row for row in rows if row["theorem"] == theorem]
         console.print(f"\nTheorem {theorem}, {about}")
         table = Table("term")
-        for b, _ in here:
-            table.add_column(b.version, justify="right")
-        for term in dict.fromkeys(term for b, _ in here for term in b.terms):
-            values = [f"{b.terms[term]:,.6g}" if term in b.terms else "" for b, _ in here]
-            table.add_row(term, *values)
+        for row in here:
+            table.add_column(row["version"], justify="right")
+        for term in dict.fromkeys(term for row in here for term in row["terms"]):
+            values = [row["terms"].get(term) for row in here]
+            table.add_row(term, *["" if value is None else f"{value:,.6g}" for value in values])
         table.add_section()
-        table.add_row("total", *[f"{b.total:,.6g}" for b, _ in here])
-        table.add_row("over T", *[f"{b.total / b.steps:,.3g}" for b, _ in here])
+        table.add_row("total", *[f"{row['total']:,.6g}" for row in here])
+        table.add_row("over T", *[f"{row['total'] / facts['T']:,.3g}" for row in here])
         console.print(table)
-        for b, useful in here:
+        for row in here:
+            useful = row["useful_from"]
             when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
             words = f"says more than the trivial bound (it does {when})."
-            if b.is_vacuous:
+            if row["vacuous"]:
                 words = f"vacuous. Regret is at most T anyway; it says more than that {when}."
-            console.print(f"{b.version}: {words}")
+            console.print(f"{row['version']}: {words}")
     console.print(
         "\n'corrected' is what a complete proof gives, 'sharp' the same with the narrowest "
         "confidence set that it allows: `cpsrl.theory.bounds` has the proof."
@@ -188,9 +181,18 @@ def verify(
         shown.end()
     if json:
         print(json_module.dumps([_plain(f.as_dict()) for f in found], indent=2))
-    else:
-        _show_summary(found)
-    if not all(finding.as_expected for finding in found):
+    words = [f.verdict.word for f in found]
+    surprises = ", ".join(f.claim.name for f in found if not f.as_expected)
+    if not json:
+        vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
+        seconds = sum(f.seconds for f in found)
+        print(
+            f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).",
+            end=" ",
+        )
+        as_known = "Every claim and every control came out as it is known to."
+        print(f"Not as known: {surprises}." if surprises else as_known)
+    if surprises:
         raise SystemExit(1)
 
 
@@ -255,17 +257,3 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _show_summary(found: list["Finding"]) -> None:
-    words = [f.verdict.word for f in found]
-    surprises = [f.claim.name for f in found if not f.as_expected]
-    seconds = sum(f.seconds for f in found)
-    vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
-    print(
-        f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).", end=" "
-    )
-    if surprises:
-        print(f"Not as known: {', '.join(surprises)}.")
-    else:
-        print("Every claim and every control came out as it is known to.")

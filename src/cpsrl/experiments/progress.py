@@ -81,8 +81,8 @@ class Lines(Progress):
     def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
         """Say what is to be done."""
         self._totals, self._done = dict(totals), dict.fromkeys(totals, 0.0) | dict(done)
-        self._before, self._began = sum(done.values()), time.monotonic()
-        self._last = self._began
+        self._before = sum(done.values())
+        self._began = self._last = time.monotonic()
         self._first: tuple[float, float] | None = None
         self._say(what)
 

@@ -1,6 +1,5 @@
 """A results directory as a whole: made from a specification, opened again, loaded as `Runs`."""
 
-import itertools
 import json
 import platform
 import re
@@ -103,9 +102,10 @@ class Results:
 def new(directory: Path, experiment: Experiment) -> Results:
     """Return the results directory that `experiment` is going to have; nothing is written."""
     first = experiment.all_environments[0]
-    extra = (experiment.agent(entry, first).packages for entry in experiment.all_agents)
-    here = provenance(tuple({*PACKAGES, *itertools.chain.from_iterable(extra)}))
-    return Results(directory, experiment, here, experiment.steps)
+    packages = set(PACKAGES).union(
+        *(experiment.agent(a, first).packages for a in experiment.all_agents)
+    )
+    return Results(directory, experiment, provenance(tuple(packages)), experiment.steps)
 
 
 def open_results(directory: Path | str, expected: Experiment | None = None) -> Results:

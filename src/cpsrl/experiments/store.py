@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.experiments.curves import from_parquet, to_parquet
 from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.files import (
     DamagedError,
+    from_parquet,
     pack,
     read_json,
     sha256,
+    to_parquet,
     unpack,
     write_file,
     write_json,

@@ -33,12 +33,10 @@ FORMATS = ("png", "pdf", "svg")
 
 _STYLE: Any = {
     "font.size": 9,
-    "font.family": "sans-serif",
     "axes.titlesize": 9,
     "figure.titlesize": 11,
     "figure.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#444444",
@@ -61,15 +59,12 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_STYLE)
 
 
-def panels(
-    number: int = 1, width: float = 5.2, height: float = 3.4, columns: int = 3
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `number` panels of a size in inches, in rows of at most `columns`."""
-    columns = min(number, columns)
+def panels(number: int, width: float = 5.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `number` panels of a size in inches, in rows of at most three."""
+    columns = min(number, 3)
     rows = -(-number // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
-    return figure, axes
+    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
 
 
 def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -80,16 +75,14 @@ def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def regret_curves(
-    ax: Axes, runs: Runs, level: float = statistics.LEVEL, logarithmic: bool = False
-) -> None:
+def regret_curves(ax: Axes, runs: Runs, logarithmic: bool = False) -> None:
     """Draw mean regret against steps for every agent, with 95% bands, labelled at the end.
 
     With `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The
     points where a mean is not positive are left out there.
     """
     looks = look(runs.agents)
-    bands = {a: statistics.mean_band(runs.select(agent=a).regret, level) for a in runs.agents}
+    bands = {a: statistics.mean_band(runs.select(agent=a).regret) for a in runs.agents}
     floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
     ends = []
     for label, band in bands.items():
@@ -147,17 +140,15 @@ def final_regrets(ax: Axes, runs: Runs) -> None:
     )
 
 
-def regret_against_gamma(
-    ax: Axes, runs: Runs, gammas: Mapping[str, float], level: float = statistics.LEVEL
-) -> None:
+def regret_against_gamma(ax: Axes, runs: Runs, gammas: Mapping[str, float]) -> None:
     """Draw mean final regret on one environment against gamma, spaced by 1 / (1 - gamma).
 
     `gammas` gives the gamma of the agents that have one, by label; the others are level lines.
     """
-    finals = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
-    means = {label: statistics.mean(values, level) for label, values in finals.items()}
+    means = {a: statistics.mean(runs.select(agent=a).regret[:, -1]) for a in runs.agents}
     others = [label for label in means if label not in gammas]
-    curve, *rest = look(["", *others]).values()
+    looks = look(["", *others])
+    curve = looks.pop("")
     points = sorted((gamma, label) for label, gamma in gammas.items() if label in means)
     if not points:
         raise ValueError(f"no agent here has a gamma: {', '.join(means)}")
@@ -167,7 +158,7 @@ def regret_against_gamma(
     floor, top = _range(means.values())
     lows, highs = [max(m.low, floor) for m in drawn], [max(m.high, floor) for m in drawn]
     ax.fill_between(horizon, lows, highs, color=curve["color"], alpha=0.18, linewidth=0)
-    for label, line in zip(others, rest, strict=True):
+    for label, line in looks.items():
         ax.axhline(means[label].value, linewidth=1.2, zorder=2, **line)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -177,7 +168,7 @@ def regret_against_gamma(
     ax.set_xlabel("gamma")
     ax.set_ylabel(f"regret after {int(runs.times[-1]):,} steps")
     ends = [(label, means[label].value) for label in others if means[label].value > 0]
-    _label_ends(ax, horizon[-1], ends, dict(zip(others, rest, strict=True)))
+    _label_ends(ax, horizon[-1], ends, looks)
 
 
 def save(
