@@ -152,10 +152,8 @@ class Experiment:
 
     def agent(self, agent: Entry, environment: Entry, run: int | None = None) -> Agent:
         """Return one of `all_agents` tuned to an environment and to the steps specified."""
-        return self._once(self._tuned, _bare(agent), self.problem(environment, run))
-
-    def _tuned(self, agent: Entry, problem: TabularMDP) -> Agent:
-        return self._once(make_agent, agent).resolve(problem, self.steps)
+        tuned = self._once(make_agent, _bare(agent)).resolve
+        return self._once(tuned, self.problem(environment, run), self.steps)
 
     @cached_property
     def _once(self) -> Callable[..., Any]:

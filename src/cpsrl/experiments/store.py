@@ -148,8 +148,16 @@ class Store:
         fitting = [p for p, head in heads.items() if head.get("curves") == checksum]
         if not fitting:
             raise DamagedError(path, f"its checksum is not the one in {max(heads).name}")
-        head, rows = heads[fitting[-1]], len(group.runs)
-        self._check_head(group, fitting[-1], head)
+        where, head, rows = fitting[-1], heads[fitting[-1]], len(group.runs)
+        for key, value in self._marks(group).items():
+            if head.get(key) != value:
+                raise DamagedError(where, f"its {key} is {head.get(key)!r}, not {value!r}")
+        kinds = {"step": int, "seed": int, "gain": list, "arrays": str, "state": list}
+        for key, kind in kinds.items():
+            if not isinstance(head.get(key), kind):
+                raise DamagedError(where, f"its {key} is {head.get(key)!r}")
+        if not len(head["gain"]) == len(head["state"]) == rows:
+            raise DamagedError(where, f"it is not about {rows} runs")
         try:
             curves = from_parquet(raw, group.runs)
         except ValueError as error:
@@ -161,19 +169,8 @@ class Store:
             environment=(group.environment.called,) * rows,
             gain=np.asarray(head["gain"], dtype=np.float64),
             seed=head["seed"],
-            state=_state(fitting[-1].with_suffix(".npz"), head) if states else None,
+            state=_state(where.with_suffix(".npz"), head) if states else None,
         )
-
-    def _check_head(self, group: Group, where: Path, head: dict[str, Any]) -> None:
-        for key, value in self._marks(group).items():
-            if head.get(key) != value:
-                raise DamagedError(where, f"its {key} is {head.get(key)!r}, not {value!r}")
-        kinds = {"step": int, "seed": int, "gain": list, "arrays": str, "state": list}
-        for key, kind in kinds.items():
-            if not isinstance(head.get(key), kind):
-                raise DamagedError(where, f"its {key} is {head.get(key)!r}")
-        if not len(head["gain"]) == len(head["state"]) == len(group.runs):
-            raise DamagedError(where, f"it is not about {len(group.runs)} runs")
 
 
 def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
