@@ -14,8 +14,8 @@ import pytest
 
 from cpsrl.experiments import Entry
 from cpsrl.experiments import store as module
-from cpsrl.experiments.curves import COLUMNS
 from cpsrl.experiments.files import (
+    COLUMNS,
     DamagedError,
     locked,
     read_json,

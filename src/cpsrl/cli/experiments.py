@@ -48,11 +48,9 @@ def run(
         steps: steps of every run, in place of the specification's.
         execution: where and how.
     """
-    experiment = find_experiment(spec)
-    if seeds is not None:
-        experiment = replace(experiment, seeds=seeds)
-    if steps is not None:
-        experiment = replace(experiment, steps=steps)
+    given = {"seeds": seeds, "steps": steps}
+    changes: dict[str, Any] = {key: n for key, n in given.items() if n is not None}
+    experiment = replace(find_experiment(spec), **changes)
     directory = out or Path("results") / experiment.name
     run_experiment(experiment, directory, execution, shown_progress(), _command())
     print(f"results are in {directory}; `cpsrl report {directory}` draws them")
@@ -121,10 +119,9 @@ def reproduce(
 
     for side in ("left", "right") if which == "all" else (which,):
         experiment = find_experiment(f"figure2-{side}")
-        directory = out / experiment.name
+        directory = out / f"{experiment.name}{'-quick' if quick else ''}"
         if quick:
             experiment = replace(experiment, **QUICK[side])
-            directory = out / f"{experiment.name}-quick"
         run_experiment(experiment, directory, Execution(jobs=jobs), shown_progress(), _command())
         show(write_report(directory))
 
@@ -184,11 +181,10 @@ def compile_() -> None:
     problems = environment("riverswim"), environment("gridworld", rows=40, columns=40)
     for name in AGENTS.names():
         agent = AGENTS.make(name)
-        if not getattr(agent, "packages", ()):
+        if not agent.packages:
             for mdp in problems:
                 simulate(agent, mdp, steps=2, seeds=1)
-    dense = environment("random", n_states=120)
-    for mdp in (*problems, dense):
+    for mdp in (*problems, environment("random", n_states=120)):
         solve_discounted(mdp, 0.9)
         solve_average(mdp)
     bayesian_runs(2, 2, Bernoulli(gamma=0.5), steps=2, runs=1, cap=10.0)

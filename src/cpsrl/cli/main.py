@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A user's mistake, a damaged file or a full disk is one line on standard error and exit code 2;
     an interruption leaves with 130, and what was computed is stored.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = sys.argv[1:] if arguments is None else arguments
     model_commands = {k: takes_model(f, arguments) for k, f in MODEL_COMMANDS.items()}
     try:
@@ -48,23 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if os.environ.get("CPSRL_TRACEBACK"):
             raise
-        print(f"cpsrl: {_one_line(error)}", file=sys.stderr)
+        text = getattr(error, "strerror", None) or str(error)
+        if name := getattr(error, "filename", None):
+            text = f"{name}: {text}"
+        print("cpsrl:", *text.split(), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("cpsrl: interrupted; the same command again does what is missing", file=sys.stderr)
         return 130
     return 0
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _one_line(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {text}"
-    return " ".join(text.split())
 
 
 if __name__ == "__main__":

@@ -28,36 +28,33 @@ def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Calla
     def call(model: str, **given: Any) -> None:
         options = {key: given.pop(key) for key in known if key in given}
         chosen = {key: value for key, value in options.items() if value != known[key].default}
-        command(find_model(model, chosen), **given)
+        if model in ENVIRONMENTS:
+            mdp = environment(model, **chosen)
+        elif _is_file(model):
+            mdp = TabularMDP.load(model)
+        else:
+            near = nearest(model, ENVIRONMENTS.names())
+            raise ValueError(
+                f"no environment is called {model!r}{f' (did you mean {near!r}?)' if near else ''}"
+                f", and a file must end in {', '.join(FILES)}; `cpsrl list environments` shows the "
+                "names"
+            )
+        command(mdp, **given)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(command, include_extras=True)
     about = arg(metavar="MODEL", help="an environment's name or a file")
     own = list(inspect.signature(command).parameters.values())[1:]
-    first = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("model", first, annotation=Annotated[Positional[str], about])]
+    first = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [first.replace(annotation=Annotated[Positional[str], about])]
     for parameter in [*known.values(), *own]:
         hint = hints.get(parameter.name, parameter.annotation)
         if parameter.name in known:
             hint = Annotated[hint, arg(help=f"option of {name}")]
-        parameters.append(parameter.replace(kind=keyword, annotation=hint))
+        parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     call.__doc__ = command.__doc__
     return call
-
-
-def find_model(name: str, options: dict[str, Any] | None = None) -> TabularMDP:
-    """Return the environment called `name`, or the MDP in the file of that name."""
-    if name in ENVIRONMENTS:
-        return environment(name, **(options or {}))
-    if _is_file(name):
-        return TabularMDP.load(name)
-    near = nearest(name, ENVIRONMENTS.names())
-    raise ValueError(
-        f"no environment is called {name!r}{f' (did you mean {near!r}?)' if near else ''}, and a "
-        f"file must end in {', '.join(FILES)}; `cpsrl list environments` shows the names"
-    )
 
 
 def _is_file(word: str) -> bool:

@@ -3,13 +3,13 @@
 import json as json_module
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.mdp import TabularMDP
-from cpsrl.planning import AverageSolution, reward_averaging_time, solve_average
+from cpsrl.planning import reward_averaging_time, solve_average
 from cpsrl.planning import span as span_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,16 @@ def bound(
     """
     from cpsrl.theory import bounds
 
-    best = _checked(mdp)
+    if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
+        raise ValueError(
+            f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
+            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
+        )
+    best = solve_average(mdp, bias_optimal=True)
+    if span_of(best.gain) > max(best.error, 1e-9):
+        raise ValueError(
+            "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
+        )
     S, A = mdp.n_states, mdp.n_actions
     tau = float(reward_averaging_time(mdp, best.policy)) if tau is None else tau
     span = span_of(best.bias) if span is None else span
@@ -48,7 +57,7 @@ def bound(
     def gamma_at(T: int) -> float:
         return bounds.horizon_gamma(S, A, T) if gamma is None else gamma
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, theorem in (("4.2", bounds.theorem_4_2), ("4.1", bounds.theorem_4_1)):
         for version in bounds.VERSIONS:
 
@@ -56,7 +65,17 @@ def bound(
                 found: Bound = theorem(S, A, T, gamma_at(T), tau, span, version)
                 return found
 
-            rows.append(Row(name, at(steps), bounds.useful_from(at)))
+            found = at(steps)
+            rows.append(
+                {
+                    "theorem": name,
+                    "version": version,
+                    "terms": found.terms,
+                    "total": found.total,
+                    "vacuous": found.is_vacuous,
+                    "useful_from": bounds.useful_from(at),
+                }
+            )
     chosen = gamma_at(steps)
     width = float(bounds.confidence_width(1, S, A, steps, steps))
     facts: dict[str, Any] = {
@@ -74,47 +93,12 @@ def bound(
         "trivial bound": steps,
     }
     if json:
-        listed = [row.as_dict() for row in rows]
-        print(json_module.dumps({**facts, "bounds": listed}, indent=2))
+        print(json_module.dumps({**facts, "bounds": rows}, indent=2))
     else:
         _show_bounds(facts, rows)
 
 
-class Row(NamedTuple):
-    """A bound of one theorem, and the T from which on it is below T."""
-
-    theorem: str
-    bound: "Bound"
-    useful_from: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row as a tree for JSON."""
-        return {
-            "theorem": self.theorem,
-            "version": self.bound.version,
-            "terms": self.bound.terms,
-            "total": self.bound.total,
-            "vacuous": self.bound.is_vacuous,
-            "useful_from": self.useful_from,
-        }
-
-
-def _checked(mdp: TabularMDP) -> AverageSolution:
-    """Return the bias-optimal solution of an MDP that the theorems are for, or raise."""
-    if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
-        raise ValueError(
-            f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
-            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
-        )
-    best = solve_average(mdp, bias_optimal=True)
-    if span_of(best.gain) > max(best.error, 1e-9):
-        raise ValueError(
-            "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
-        )
-    return best
-
-
-def _show_bounds(facts: dict[str, Any], rows: list[Row]) -> None:
+def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -128,33 +112,29 @@ def _show_bounds(facts: dict[str, Any], rows: list[Row]) -> None:
         ("4.2", "on E[gamma-discounted regret], eq. 6"),
         ("4.1", "on E[regret], eq. 2, through appendix C"),
     ):
-        here = [row for row in rows if row.theorem == theorem]
-        found = [row.bound for row in here]
+        here = [row for row in rows if row["theorem"] == theorem]
         console.print(f"\nTheorem {theorem}, {about}")
         table = Table("term")
-        for b in found:
-            table.add_column(b.version, justify="right")
-        for term in dict.fromkeys(t for b in found for t in b.terms):
-            table.add_row(
-                term, *[f"{b.terms[term]:,.6g}" if term in b.terms else "" for b in found]
-            )
+        for row in here:
+            table.add_column(row["version"], justify="right")
+        for term in dict.fromkeys(term for row in here for term in row["terms"]):
+            values = [row["terms"].get(term) for row in here]
+            table.add_row(term, *["" if value is None else f"{value:,.6g}" for value in values])
         table.add_section()
-        table.add_row("total", *[f"{b.total:,.6g}" for b in found])
-        table.add_row("over T", *[f"{b.total / b.steps:,.3g}" for b in found])
+        table.add_row("total", *[f"{row['total']:,.6g}" for row in here])
+        table.add_row("over T", *[f"{row['total'] / facts['T']:,.3g}" for row in here])
         console.print(table)
         for row in here:
-            console.print(f"{row.bound.version}: {_in_words(row.bound, row.useful_from)}")
+            useful = row["useful_from"]
+            when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
+            words = f"says more than the trivial bound (it does {when})."
+            if row["vacuous"]:
+                words = f"vacuous. Regret is at most T anyway; it says more than that {when}."
+            console.print(f"{row['version']}: {words}")
     console.print(
         "\n'corrected' is what a complete proof gives, 'sharp' the same with the narrowest "
         "confidence set that it allows: `cpsrl.theory.bounds` has the proof."
     )
-
-
-def _in_words(b: "Bound", useful: int | None) -> str:
-    when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
-    if b.is_vacuous:
-        return f"vacuous. Regret is at most T anyway; it says more than that {when}."
-    return f"says more than the trivial bound (it does {when})."
 
 
 def verify(
@@ -201,15 +181,26 @@ def verify(
         shown.end()
     if json:
         print(json_module.dumps([_plain(f.as_dict()) for f in found], indent=2))
-    else:
-        _show_summary(found)
-    if not all(finding.as_expected for finding in found):
+    words = [f.verdict.word for f in found]
+    surprises = ", ".join(f.claim.name for f in found if not f.as_expected)
+    if not json:
+        vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
+        seconds = sum(f.seconds for f in found)
+        print(
+            f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).",
+            end=" ",
+        )
+        as_known = "Every claim and every control came out as it is known to."
+        print(f"Not as known: {surprises}." if surprises else as_known)
+    if surprises:
         raise SystemExit(1)
 
 
 def _show_finding(finding: "Finding") -> None:
     from rich.console import Console
     from rich.padding import Padding
+
+    from cpsrl.theory.counterexamples import path
 
     claim, verdict = finding.claim, finding.verdict
     console = Console(highlight=False)
@@ -221,43 +212,38 @@ def _show_finding(finding: "Finding") -> None:
         f"{word} [bold]{claim.name}[/] ({claim.reference}) ratio {verdict.ratio:.4g}{level}, "
         f"{finding.seconds:.1f} s{surprise}"
     )
-    lines = [claim.statement, _control(verdict.control), *_lines(_plain(verdict.details))]
+    control = verdict.control
+    came = "holds" if control.ratio <= 1 else "fails"
+    known = "as it must" if control.as_expected else "WHICH IT MUST NOT"
+    lines = [
+        claim.statement,
+        f"control: {control.what}: {came}, {known} (ratio {control.ratio:.4g})",
+        *_lines(_plain(verdict.details)),
+    ]
     if claim.instead:
         lines.append(f"true instead: {claim.instead}")
     if claim.counterexample:
-        lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {_file(claim)}`)")
+        file = path(claim.counterexample)
+        lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {file}`)")
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 6)), markup=False)
 
 
-def _control(control: Any) -> str:
-    word = "holds" if control.ratio <= 1 else "fails"
-    known = "as it must" if control.as_expected else "WHICH IT MUST NOT"
-    return f"control: {control.what}: {word}, {known} (ratio {control.ratio:.4g})"
-
-
-def _file(claim: Any) -> str:
-    from cpsrl.theory.counterexamples import path
-
-    return path(claim.counterexample)
-
-
-def _lines(details: Any, indent: str = "") -> Iterator[str]:
+def _lines(details: dict[str, Any]) -> Iterator[str]:
     """Give the details of a claim as lines of text."""
     for key, value in details.items():
-        if isinstance(value, dict):
-            yield f"{indent}{key}: " + ", ".join(f"{k} {_short(v)}" for k, v in value.items())
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            yield f"{indent}{key}:"
-            for row in value:
-                yield f"{indent}  " + ", ".join(f"{k} {_short(v)}" for k, v in row.items())
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{key}:"
+            yield from (f"  {_short(row)}" for row in value)
         else:
-            yield f"{indent}{key}: {_short(value)}"
+            yield f"{key}: {_short(value)}"
 
 
 def _short(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not finite"}[value]
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, list):
         return ", ".join(_short(x) for x in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -269,23 +255,5 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    if isinstance(value, str | bool | int) or value is None:
-        return value
-    number = value.item() if hasattr(value, "item") else value
-    if isinstance(number, float) and not math.isfinite(number):
-        return None
-    return number
-
-
-def _show_summary(found: list["Finding"]) -> None:
-    words = [f.verdict.word for f in found]
-    surprises = [f.claim.name for f in found if not f.as_expected]
-    seconds = sum(f.seconds for f in found)
-    vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
-    print(
-        f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).", end=" "
-    )
-    if surprises:
-        print(f"Not as known: {', '.join(surprises)}.")
-    else:
-        print("Every claim and every control came out as it is known to.")
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,8 +12,7 @@ from cpsrl.experiments.files import DamagedError
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.experiments.results import load, open_results
 from cpsrl.experiments.run import continue_experiment, run_experiment
-from cpsrl.experiments.shipped import find_experiment, shipped
-from cpsrl.experiments.spec import Experiment
+from cpsrl.experiments.spec import Experiment, find_experiment, shipped
 
 __all__ = [
     "DamagedError",

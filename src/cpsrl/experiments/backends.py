@@ -75,18 +75,17 @@ def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None
         raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
     stop = np.zeros(1, np.int64) if stop is None else stop
     experiment, group, n = task.experiment, task.group, len(task.group.runs)
-    alike = [range(n)] if group.environment.per_run is None else [range(i, i + 1) for i in range(n)]
-    parts = []
-    for rows in alike:
-        runs = [group.runs[i] for i in rows]
+    alike, parts = n if group.environment.per_run is None else 1, []
+    for first in range(0, n, alike):
+        rows = slice(first, first + alike)
         part = simulate(
-            experiment.agent(group.agent, group.environment, runs[0]),
-            experiment.problem(group.environment, runs[0]),
+            experiment.agent(group.agent, group.environment, group.runs[first]),
+            experiment.problem(group.environment, group.runs[first]),
             task.steps,
-            seeds=runs,
+            seeds=group.runs[rows],
             seed=experiment.seed,
             record=task.record,
-            resume=None if task.resume is None else [task.resume[i] for i in rows],
+            resume=task.resume and task.resume[rows],
             progress=advance,
             stop=stop,
         )
@@ -151,8 +150,7 @@ class Ray:
         except ModuleNotFoundError:
             raise ValueError("the ray backend needs Ray: pip install 'cpsrl[ray]'") from None
         jobs, address = execution.jobs, execution.address
-        self._ray = ray
-        self._own = not ray.is_initialized()
+        self._ray, self._own = ray, not ray.is_initialized()
         if self._own:
             own = {"log_to_driver": False, "include_dashboard": False}
             try:
@@ -175,11 +173,9 @@ class Ray:
             self._ray.shutdown()
 
 
+_kept = lru_cache(maxsize=4)(lambda experiment: experiment)
+
+
 def perform_apart(task: Task) -> Runs:
     """Perform `task` in another process, which keeps what it has built of the experiment."""
     return perform(replace(task, experiment=_kept(task.experiment)))
-
-
-@lru_cache(maxsize=4)
-def _kept(experiment: Experiment) -> Experiment:
-    return experiment

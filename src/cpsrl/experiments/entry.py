@@ -78,9 +78,9 @@ class Entry:
                     raise ValueError(f"{part} must be a table, not {table!r}")
             kept = replace(self, options=plain("", self.options), grid=plain("grid", self.grid))
             kept._check()
+            return kept
         except ValueError as error:
             raise ValueError(f"{place} ({self.name}): {error}") from None
-        return kept
 
     def _check(self) -> None:
         check_text("name", self.name)
@@ -101,9 +101,16 @@ class Entry:
 
     def expand(self) -> Iterator["Entry"]:
         """Yield one entry without a grid for every combination of the grid's values."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[1] not in options:
+                raise unknown("option", match[1], options, f"the label {self.label!r}")
+            return in_words(options[match[1]])
+
         for values in itertools.product(*self.grid.values()):
             options = {**self.options, **dict(zip(self.grid, values, strict=True))}
-            yield replace(self, options=options, label=_filled(self.label, options), grid={})
+            label = self.label and re.sub(r"\{([^{}]*)\}", value, self.label)
+            yield replace(self, options=options, label=label, grid={})
 
 
 def labelled(
@@ -136,16 +143,3 @@ def check_text(what: str, value: Any) -> None:
     """Raise a ValueError unless `value` is a line of text."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError(f"{what} must be a line of text, not {value!r}")
-
-
-def _filled(label: str | None, options: Mapping[str, Any]) -> str | None:
-    """Return `label` with every {option} replaced by that option's value."""
-    if label is None:
-        return None
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in options:
-            raise unknown("option", match[1], options, f"the label {label!r}")
-        return in_words(options[match[1]])
-
-    return re.sub(r"\{([^{}]*)\}", value, label)

@@ -81,8 +81,8 @@ class Lines(Progress):
     def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
         """Say what is to be done."""
         self._totals, self._done = dict(totals), dict.fromkeys(totals, 0.0) | dict(done)
-        self._before, self._began = sum(done.values()), time.monotonic()
-        self._last = self._began
+        self._before = sum(done.values())
+        self._began = self._last = time.monotonic()
         self._first: tuple[float, float] | None = None
         self._say(what)
 
@@ -119,9 +119,9 @@ def shown_progress(unit: str = "steps", transient: bool = False) -> Progress:
     return Bars(unit, transient) if sys.stderr.isatty() else Lines(unit)
 
 
-def short(number: float) -> str:
+def short(number: float, digits: int = 3) -> str:
     """Return a number as a person writes it: 20k, 1.5M."""
     for size, mark in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{mark}"
-    return f"{number:.3g}"
+        if abs(number) >= size:
+            return f"{number / size:.{digits}g}{mark}"
+    return f"{number:.{digits}g}"

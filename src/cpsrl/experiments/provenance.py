@@ -40,11 +40,5 @@ def provenance(packages: tuple[str, ...] = PACKAGES) -> Provenance:
     import llvmlite.binding
 
     cpu = f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
-    return Provenance({name: _version(name) for name in sorted(packages)}, cpu)
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "none"
+    found = {name: metadata.distributions(name=name) for name in sorted(packages)}
+    return Provenance({k: next((d.version for d in v), "none") for k, v in found.items()}, cpu)

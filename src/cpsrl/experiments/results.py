@@ -1,12 +1,11 @@
 """A results directory as a whole: made from a specification, opened again, loaded as `Runs`."""
 
-import itertools
 import json
 import platform
 import re
 import warnings
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +85,7 @@ class Results:
             raise ValueError(
                 f"{self.directory} holds no runs yet: `cpsrl continue {self.directory}` begins them"
             )
-        times = found[0].times
-        for runs in found[1:]:
-            times = np.intersect1d(times, runs.times, assume_unique=True)
+        times = reduce(np.intersect1d, (runs.times for runs in found))
         if len(found) < len(self.groups) or len(times) < len(self.experiment.recorded(self.steps)):
             begun = sum(len(runs.seeds) for runs in found)
             planned = sum(len(group.runs) for group in self.groups)
@@ -105,9 +102,10 @@ class Results:
 def new(directory: Path, experiment: Experiment) -> Results:
     """Return the results directory that `experiment` is going to have; nothing is written."""
     first = experiment.all_environments[0]
-    extra = (experiment.agent(entry, first).packages for entry in experiment.all_agents)
-    here = provenance(tuple({*PACKAGES, *itertools.chain.from_iterable(extra)}))
-    return Results(directory, experiment, here, experiment.steps)
+    packages = set(PACKAGES).union(
+        *(experiment.agent(a, first).packages for a in experiment.all_agents)
+    )
+    return Results(directory, experiment, provenance(tuple(packages)), experiment.steps)
 
 
 def open_results(directory: Path | str, expected: Experiment | None = None) -> Results:

@@ -9,7 +9,7 @@ crash loses the tasks under way and no more.
 import time
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,8 +127,7 @@ def _carry_out(
     jobs.clear()
     if not waiting:
         return results
-    backend = execution.open()
-    try:
+    with closing(execution.open()) as backend:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         history = (*results.commands, {"command": command, "started": now})
         results = replace(results, commands=history)
@@ -139,8 +138,6 @@ def _carry_out(
             _Driver(results, backend, progress).drive(waiting)
         finally:
             progress.end()
-    finally:
-        backend.close()
     return results
 
 
@@ -171,9 +168,7 @@ class _Driver:
     """Keeps a backend busy with tasks of groups, and stores what they give."""
 
     def __init__(self, results: Results, backend: Backend, progress: Progress) -> None:
-        self.results = results
-        self.backend = backend
-        self.progress = progress
+        self.results, self.backend, self.progress = results, backend, progress
         self.record = results.experiment.recorded(results.steps)
         self.active: dict[Future[Runs], tuple[_Job, float]] = {}
 
@@ -225,17 +220,13 @@ class _Driver:
         try:
             later = future.result()
         except Exception as error:
-            raise _explained(error, job.group) from None
+            cause = getattr(error, "cause", error)
+            if not isinstance(cause, ValueError):
+                raise
+            where = f"{job.group.agent.called} on {job.group.environment.called}"
+            raise ValueError(f"{where}: {cause}") from None
         del self.active[future]
         step = job.step
         job.runs, job.saved = job.runs.then(later) if job.runs else later, False
         job.speed = (job.step - step) / max(time.monotonic() - began, 1e-6)
         return job
-
-
-def _explained(error: Exception, group: Group) -> Exception:
-    """Return a user's error with the group it arose in; any other error as it is."""
-    cause = getattr(error, "cause", error)
-    if isinstance(cause, ValueError):
-        return ValueError(f"{group.agent.called} on {group.environment.called}: {cause}")
-    return error

@@ -42,6 +42,9 @@ from cpsrl.types import Ints
 KINDS = ("environments", "agents")
 KEPT = 1024
 """How many environments and agents are kept; those made for every run anew may be more."""
+_PACKAGE = Path(__file__).parents[1]
+_FOLDERS = (_PACKAGE / "_specifications", _PACKAGE.parents[1] / "experiments")
+"""Where an installed package has them, and where a checkout has them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,10 +125,8 @@ class Experiment:
 
         Without `record`, the stride is that of the steps specified, also when a run is carried on.
         """
-        record = self.record
-        if record is None:
-            record = max(1, self.steps // STRIDE_POINTS)
-        return record_steps(record, steps)
+        stride = max(1, self.steps // STRIDE_POINTS)
+        return record_steps(stride if self.record is None else self.record, steps)
 
     @cached_property
     def all_environments(self) -> tuple[Entry, ...]:
@@ -151,10 +152,8 @@ class Experiment:
 
     def agent(self, agent: Entry, environment: Entry, run: int | None = None) -> Agent:
         """Return one of `all_agents` tuned to an environment and to the steps specified."""
-        return self._once(self._tuned, _bare(agent), self.problem(environment, run))
-
-    def _tuned(self, agent: Entry, problem: TabularMDP) -> Agent:
-        return self._once(make_agent, agent).resolve(problem, self.steps)
+        tuned = self._once(make_agent, _bare(agent)).resolve
+        return self._once(tuned, self.problem(environment, run), self.steps)
 
     @cached_property
     def _once(self) -> Callable[..., Any]:
@@ -175,11 +174,9 @@ class Experiment:
     def from_toml(text: str, place: str = "specification") -> "Experiment":
         """Read a specification from TOML text; `place` is what errors call it."""
         try:
-            table = tomllib.loads(text)
+            return _from_table(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{place} is not TOML: {error}") from None
-        try:
-            return _from_table(table)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from None
 
@@ -192,6 +189,21 @@ class Experiment:
             for entry in some:
                 lines += ["", f"[[{kind}]]", *entry.to_toml()]
         return "\n".join(lines) + "\n"
+
+
+def shipped() -> dict[str, Path]:
+    """Return the specification files by name."""
+    folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder else {}
+
+
+def find_experiment(spec: str) -> Experiment:
+    """Return the experiment that `spec` names: a TOML file, or one that comes with the package."""
+    if spec in (known := shipped()):
+        return Experiment.read(known[spec])
+    if spec.endswith(".toml") or Path(spec).exists():
+        return Experiment.read(spec)
+    raise unknown("experiment", spec, known)
 
 
 def _bare(entry: Entry) -> Entry:

@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.experiments.curves import from_parquet, to_parquet
 from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.files import (
     DamagedError,
+    from_parquet,
     pack,
     read_json,
     sha256,
+    to_parquet,
     unpack,
     write_file,
     write_json,
@@ -58,12 +59,12 @@ def reached(runs: Runs | None) -> int:
     return int(runs.state[0]["step"]) if runs is not None and runs.state else 0
 
 
+@dataclass(frozen=True)
 class Store:
     """The files of one results directory; `identity` marks every file as this experiment's."""
 
-    def __init__(self, directory: Path, identity: str) -> None:
-        self.directory = directory
-        self.identity = identity
+    directory: Path
+    identity: str
 
     def write(self, group: Group, runs: Runs) -> None:
         """Make `runs` what the directory holds of `group`, durably and all at once."""
@@ -124,9 +125,7 @@ class Store:
     def _states(self, group: Group) -> list[Path]:
         stem = self.directory / group.stem
         pattern = re.compile(re.escape(stem.name) + r"-\d+\.(json|npz)")
-        if not stem.parent.is_dir():
-            return []
-        return sorted(path for path in stem.parent.iterdir() if pattern.fullmatch(path.name))
+        return sorted(path for path in stem.parent.glob("*") if pattern.fullmatch(path.name))
 
     def _marks(self, group: Group) -> dict[str, Any]:
         return {
@@ -149,23 +148,7 @@ class Store:
         fitting = [p for p, head in heads.items() if head.get("curves") == checksum]
         if not fitting:
             raise DamagedError(path, f"its checksum is not the one in {max(heads).name}")
-        head = self._checked_head(group, fitting[-1], heads[fitting[-1]])
-        try:
-            curves = from_parquet(raw, group.runs)
-        except ValueError as error:
-            raise DamagedError(path, str(error)) from None
-        rows = len(group.runs)
-        return Runs(
-            **curves,
-            seeds=np.asarray(group.runs, dtype=np.int64),
-            agent=(group.agent.called,) * rows,
-            environment=(group.environment.called,) * rows,
-            gain=np.asarray(head["gain"], dtype=np.float64),
-            seed=head["seed"],
-            state=_state(fitting[-1].with_suffix(".npz"), head) if states else None,
-        )
-
-    def _checked_head(self, group: Group, where: Path, head: dict[str, Any]) -> dict[str, Any]:
+        where, head, rows = fitting[-1], heads[fitting[-1]], len(group.runs)
         for key, value in self._marks(group).items():
             if head.get(key) != value:
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}, not {value!r}")
@@ -173,9 +156,21 @@ class Store:
         for key, kind in kinds.items():
             if not isinstance(head.get(key), kind):
                 raise DamagedError(where, f"its {key} is {head.get(key)!r}")
-        if not len(head["gain"]) == len(head["state"]) == len(group.runs):
-            raise DamagedError(where, f"it is not about {len(group.runs)} runs")
-        return head
+        if not len(head["gain"]) == len(head["state"]) == rows:
+            raise DamagedError(where, f"it is not about {rows} runs")
+        try:
+            curves = from_parquet(raw, group.runs)
+        except ValueError as error:
+            raise DamagedError(path, str(error)) from None
+        return Runs(
+            **curves,
+            seeds=np.asarray(group.runs, dtype=np.int64),
+            agent=(group.agent.called,) * rows,
+            environment=(group.environment.called,) * rows,
+            gain=np.asarray(head["gain"], dtype=np.float64),
+            seed=head["seed"],
+            state=_state(where.with_suffix(".npz"), head) if states else None,
+        )
 
 
 def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -187,6 +182,6 @@ def _state(path: Path, head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         state = unpack(head["state"], data)
         if any(one["step"] != head["step"] for one in state):
             raise ValueError(f"not all runs stand at step {head['step']}")
+        return state
     except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise DamagedError(path, f"it does not hold the arrays written ({error})") from None
-    return state

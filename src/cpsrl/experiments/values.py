@@ -51,11 +51,9 @@ def toml(value: Any) -> str:
 
 def toml_lines(table: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return a table as lines of TOML, each key after `prefix`."""
-
-    def key(word: str) -> str:
-        return word if re.fullmatch(r"[A-Za-z0-9_-]+", word) else toml(word)
-
-    return [f"{prefix}{key(word)} = {toml(value)}" for word, value in table.items()]
+    bare = re.compile(r"[A-Za-z0-9_-]+")
+    keys = (word if bare.fullmatch(word) else toml(word) for word in table)
+    return [f"{prefix}{k} = {toml(v)}" for k, v in zip(keys, table.values(), strict=True)]
 
 
 def in_words(value: Any) -> str:

@@ -4,8 +4,8 @@ Colours are those of Okabe and Ito (2008), told apart with any colour vision; ev
 a line style of its own, for print in grey. The same agent looks the same in every panel.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from cpsrl import statistics
+from cpsrl.experiments.progress import short
 from cpsrl.simulation import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -32,12 +33,10 @@ FORMATS = ("png", "pdf", "svg")
 
 _STYLE: Any = {
     "font.size": 9,
-    "font.family": "sans-serif",
     "axes.titlesize": 9,
     "figure.titlesize": 11,
     "figure.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#444444",
@@ -55,22 +54,17 @@ _STYLE: Any = {
 }
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw in the project's style inside this context."""
-    with matplotlib.rc_context(_STYLE):
-        yield
+def style() -> AbstractContextManager[None]:
+    """Return a context inside which drawing is in the project's style."""
+    return matplotlib.rc_context(_STYLE)
 
 
-def panels(
-    number: int = 1, width: float = 5.2, height: float = 3.4, columns: int = 3
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `number` panels of a size in inches, in rows of at most `columns`."""
-    columns = min(number, columns)
+def panels(number: int, width: float = 5.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `number` panels of a size in inches, in rows of at most three."""
+    columns = min(number, 3)
     rows = -(-number // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
-    return figure, axes
+    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
 
 
 def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -81,16 +75,14 @@ def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def regret_curves(
-    ax: Axes, runs: Runs, level: float = statistics.LEVEL, logarithmic: bool = False
-) -> None:
+def regret_curves(ax: Axes, runs: Runs, logarithmic: bool = False) -> None:
     """Draw mean regret against steps for every agent, with 95% bands, labelled at the end.
 
     With `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The
     points where a mean is not positive are left out there.
     """
     looks = look(runs.agents)
-    bands = {a: statistics.mean_band(runs.select(agent=a).regret, level) for a in runs.agents}
+    bands = {a: statistics.mean_band(runs.select(agent=a).regret) for a in runs.agents}
     floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
     ends = []
     for label, band in bands.items():
@@ -113,7 +105,7 @@ def regret_curves(
         ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
         ax.xaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+            axis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel("step")
     ax.set_ylabel("regret")
     _label_ends(ax, float(runs.times[-1]), ends, looks)
@@ -142,23 +134,21 @@ def final_regrets(ax: Axes, runs: Runs) -> None:
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
     ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(scale)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel(
         f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"
     )
 
 
-def regret_against_gamma(
-    ax: Axes, runs: Runs, gammas: Mapping[str, float], level: float = statistics.LEVEL
-) -> None:
+def regret_against_gamma(ax: Axes, runs: Runs, gammas: Mapping[str, float]) -> None:
     """Draw mean final regret on one environment against gamma, spaced by 1 / (1 - gamma).
 
     `gammas` gives the gamma of the agents that have one, by label; the others are level lines.
     """
-    finals = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
-    means = {label: statistics.mean(values, level) for label, values in finals.items()}
+    means = {a: statistics.mean(runs.select(agent=a).regret[:, -1]) for a in runs.agents}
     others = [label for label in means if label not in gammas]
-    curve, *rest = look(["", *others]).values()
+    looks = look(["", *others])
+    curve = looks.pop("")
     points = sorted((gamma, label) for label, gamma in gammas.items() if label in means)
     if not points:
         raise ValueError(f"no agent here has a gamma: {', '.join(means)}")
@@ -168,7 +158,7 @@ def regret_against_gamma(
     floor, top = _range(means.values())
     lows, highs = [max(m.low, floor) for m in drawn], [max(m.high, floor) for m in drawn]
     ax.fill_between(horizon, lows, highs, color=curve["color"], alpha=0.18, linewidth=0)
-    for label, line in zip(others, rest, strict=True):
+    for label, line in looks.items():
         ax.axhline(means[label].value, linewidth=1.2, zorder=2, **line)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -178,7 +168,7 @@ def regret_against_gamma(
     ax.set_xlabel("gamma")
     ax.set_ylabel(f"regret after {int(runs.times[-1]):,} steps")
     ends = [(label, means[label].value) for label in others if means[label].value > 0]
-    _label_ends(ax, horizon[-1], ends, dict(zip(others, rest, strict=True)))
+    _label_ends(ax, horizon[-1], ends, looks)
 
 
 def save(
@@ -198,13 +188,11 @@ def save(
     for ending in formats:
         if ending not in metadata:
             raise ValueError(f"figures are written as {', '.join(FORMATS)}, not {ending!r}")
-    paths = []
-    for ending in formats:
-        path = stem.with_suffix(f".{ending}")
-        path.parent.mkdir(parents=True, exist_ok=True)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = {ending: stem.with_suffix(f".{ending}") for ending in formats}
+    for ending, path in paths.items():
         figure.savefig(path, metadata=metadata[ending])
-        paths.append(path)
-    return paths
+    return list(paths.values())
 
 
 def _label_ends(
@@ -218,23 +206,17 @@ def _label_ends(
     line = 11.5 * matplotlib.rcParams["figure.dpi"] / 72
     placed = _spread(heights, gap=line / (top - bottom))
     for (label, _), height, place in zip(ends, heights, placed, strict=True):
+        colour = {"color": looks[label]["color"]}
+        arrow = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0, **colour}
         ax.annotate(
             label,
             xy=(1.0, height),
             xytext=(1.045, place),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=looks[label]["color"],
+            xycoords=ax.transAxes,
             fontsize=8,
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": looks[label]["color"],
-                "linewidth": 0.7,
-                "shrinkA": 0,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
+            arrowprops={"relpos": (0, 0.5), **arrow},
+            **colour,
         )
 
 
@@ -280,11 +262,3 @@ def _growth_lines(ax: Axes) -> None:
         )
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
-
-
-def _short(value: float) -> str:
-    """Return a number as a person writes it on an axis: 20k, 1.5M."""
-    for size, mark in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{mark}"
-    return f"{value:g}"

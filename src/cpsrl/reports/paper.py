@@ -8,6 +8,8 @@ paper gives no numbers and no criteria. The ones below are ours, chosen with suc
 no difference can be told. Every finding therefore says what it was taken to mean, and the numbers.
 """
 
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,92 +48,79 @@ def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
     """Return what the runs say about the paper's figure 2; nothing unless they are those of it."""
     if experiment.name not in ("figure2-left", "figure2-right"):
         return []
-    labels: dict[str, list[str]] = {}
-    for entry in experiment.all_agents:
-        labels.setdefault(entry.name, []).append(entry.called)
     found = []
     for environment in runs.environments:
         here = runs.select(environment=environment)
         where = f" on {environment}" if len(runs.environments) > 1 else ""
-        for psrl in labels.get("continuing-psrl", ()):
-            for tsde in labels.get("tsde", ()):
-                for ds_psrl in labels.get("ds-psrl", ()):
-                    found += _tabular(here, psrl, tsde, ds_psrl, where)
-        for name in labels.get("bootstrapped-dqn", ()):
-            found.append(_sublinear(here, name, where))
-        for name in labels.get("dqn", ()):
-            found.append(_linear(here, name, where))
+        for names, claims in CLAIMS.items():
+            called = [[a.called for a in experiment.all_agents if a.name == name] for name in names]
+            for labels in itertools.product(*called):
+                missing = _missing(here, labels)
+                for statement, judge in claims.items():
+                    held, numbers = (None, missing) if missing else judge(here, *labels)
+                    found.append(Finding(f"{labels[0]} {statement}{where}", held, numbers))
     return found
 
 
-def _tabular(runs: Runs, psrl: str, tsde: str, ds_psrl: str, where: str) -> list[Finding]:
-    statements = (
-        f"{psrl} is on par with TSDE{where}",
-        f"{psrl} outperforms DS-PSRL by a large margin{where}",
-    )
-    if missing := _missing(runs, psrl, tsde, ds_psrl):
-        return [Finding(statement, None, missing) for statement in statements]
+def _on_par(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> tuple[bool, str]:
     ours, theirs, doubling = (_final(runs, label) for label in (psrl, tsde, ds_psrl))
-    mean = statistics.mean(ours)
     gap = statistics.paired_difference(ours, theirs)
     distance = statistics.paired_difference(doubling, ours)
     possible = float(runs.gain[0] * runs.times[-1])
     share = gap.value / distance.value if distance.value > 0 else np.inf
     times = statistics.ratio_of_means(ours, theirs)
+    return abs(share) <= ON_PAR, (
+        f"Mean regret {ours.mean():,.0f} against {theirs.mean():,.0f}, {_interval(times, 1)} times "
+        f"as much: a difference of {_interval(gap)}, which is {gap.value / possible:.2%} of the "
+        f"optimal reward {possible:,.0f} and {share:.1%} of the distance to DS-PSRL (on par: at "
+        f"most {ON_PAR:.0%})."
+    )
+
+
+def _outperforms(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> tuple[bool, str]:
+    ours, doubling = _final(runs, psrl), _final(runs, ds_psrl)
     ratio = statistics.ratio_of_means(doubling, ours)
-    return [
-        Finding(
-            statements[0],
-            abs(share) <= ON_PAR,
-            f"Mean regret {mean.value:,.0f} against {theirs.mean():,.0f}, "
-            f"{_interval(times, 1)} times as much: a difference of {_interval(gap)}, which is "
-            f"{gap.value / possible:.2%} of the optimal reward "
-            f"{possible:,.0f} and {share:.1%} of the distance to DS-PSRL (on par: at most "
-            f"{ON_PAR:.0%}).",
-        ),
-        Finding(
-            statements[1],
-            ratio.low > MARGIN,
-            f"Mean regret {mean.value:,.0f} against {doubling.mean():,.0f}: DS-PSRL has "
-            f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times as much (a large margin: "
-            f"more than {MARGIN:g} times, with the whole interval).",
-        ),
-    ]
+    return ratio.low > MARGIN, (
+        f"Mean regret {ours.mean():,.0f} against {doubling.mean():,.0f}: DS-PSRL has "
+        f"{_interval(ratio, 1)} times as much (a large margin: more than {MARGIN:g} times, with "
+        "the whole interval)."
+    )
 
 
-def _sublinear(runs: Runs, label: str, where: str) -> Finding:
-    statement = f"{label} has sublinear regret{where}"
-    if missing := _missing(runs, label):
-        return Finding(statement, None, missing)
+def _sublinear(runs: Runs, label: str) -> tuple[bool, str]:
     one = runs.select(agent=label)
     slopes = statistics.last_tenth(one.times, one.regret)
     slope = statistics.mean(slopes)
     found = float((slopes < one.gain / 4).mean())
-    return Finding(
-        statement,
-        slope.value < SUBLINEAR_SLOPE and found >= FOUND,
+    return slope.value < SUBLINEAR_SLOPE and found >= FOUND, (
         f"Regret per step over the last tenth {_interval(slope, 4)}; {found:.0%} of the runs lose "
         f"less than a quarter of the optimal gain there (sublinear: below {SUBLINEAR_SLOPE:g}, and "
-        f"at least {FOUND:.0%}).",
+        f"at least {FOUND:.0%})."
     )
 
 
-def _linear(runs: Runs, label: str, where: str) -> Finding:
-    statement = f"{label} has linear regret{where}"
-    if missing := _missing(runs, label):
-        return Finding(statement, None, missing)
+def _linear(runs: Runs, label: str) -> tuple[bool, str]:
     one = runs.select(agent=label)
     last = statistics.mean(statistics.last_tenth(one.times, one.regret))
     since = statistics.mean(statistics.slope(one.times, one.regret, 0.1))
-    return Finding(
-        statement,
-        min(last.value, since.value) > LINEAR_SLOPE,
+    return min(last.value, since.value) > LINEAR_SLOPE, (
         f"Regret per step {_interval(since, 4)} from a tenth of the steps on and "
-        f"{_interval(last, 4)} over the last tenth (linear: both above {LINEAR_SLOPE:g}).",
+        f"{_interval(last, 4)} over the last tenth (linear: both above {LINEAR_SLOPE:g})."
     )
 
 
-def _missing(runs: Runs, *labels: str) -> str:
+CLAIMS: dict[tuple[str, ...], dict[str, Callable[..., tuple[bool, str]]]] = {
+    ("continuing-psrl", "tsde", "ds-psrl"): {
+        "is on par with TSDE": _on_par,
+        "outperforms DS-PSRL by a large margin": _outperforms,
+    },
+    ("bootstrapped-dqn",): {"has sublinear regret": _sublinear},
+    ("dqn",): {"has linear regret": _linear},
+}
+"""What is said of the first of some registered agents, and what judges it by runs of them all."""
+
+
+def _missing(runs: Runs, labels: Sequence[str]) -> str:
     """Return in words what is missing of the runs that a claim compares; empty if nothing is."""
     begun = [label for label in labels if label in runs.agents]
     seeds = [tuple(runs.select(agent=label).seeds.tolist()) for label in begun]

@@ -69,21 +69,6 @@ def comparisons(runs: Runs) -> dict[str, list[statistics.Comparison]]:
     return found
 
 
-def told_apart(pairs: Sequence[statistics.Comparison]) -> list[str]:
-    """Return lines on which of all pairs of agents can be told apart, and which can't."""
-    sure = [pair for pair in pairs if pair.p <= SIGNIFICANT]
-    lines = [
-        f"- {pair.first} less {pair.second}: {pair.difference.value:,.0f} "
-        f"[{pair.difference.low:,.0f}, {pair.difference.high:,.0f}], p = {pair.p:.2g}"
-        for pair in sure
-    ]
-    about = (
-        f"Of {len(pairs)} pairs of agents {len(sure)} can be told apart (paired differences of "
-        f"regret; p-values adjusted for their number by Holm's method, at most {SIGNIFICANT:g}):"
-    )
-    return [about, "", *lines, ""] if lines else [about.rstrip(":") + ".", ""]
-
-
 def caution(rows: Sequence[Row]) -> str:
     """Return a warning where there are few runs; empty where there are not."""
     least = min(row.runs for row in rows)
@@ -148,7 +133,18 @@ def markdown(
         lines += ["| " + " | ".join(cells(row)) + " |" for row in here]
         lines.append("")
         if pairs and environment in pairs:
-            lines += told_apart(pairs[environment])
+            sure = [pair for pair in pairs[environment] if pair.p <= SIGNIFICANT]
+            lines += [
+                f"Of {len(pairs[environment])} pairs of agents {len(sure)} can be told apart "
+                "(paired differences of regret; p-values adjusted for their number by Holm's "
+                f"method, at most {SIGNIFICANT:g}){':' if sure else '.'}",
+                "",
+            ]
+            for pair in sure:
+                gap = pair.difference
+                difference = f"{gap.value:,.0f} [{gap.low:,.0f}, {gap.high:,.0f}]"
+                lines.append(f"- {pair.first} less {pair.second}: {difference}, p = {pair.p:.2g}")
+            lines += [""] if sure else []
         if warning := caution(here):
             lines += [warning, ""]
     return "\n".join([*lines, LEGEND, ""])
