@@ -11,8 +11,8 @@ from cpsrl.mdp import TabularMDP
 from cpsrl.planning import reward_averaging_time, solve_average, span
 from cpsrl.seeding import stream
 from cpsrl.theory.counterexamples import counterexample, dive
-from cpsrl.theory.evidence import Control, Details, Effort, Verdict, claim
 from cpsrl.theory.search import GAMMAS, RATIOS, climb, random_mdp, ratios
+from cpsrl.theory.verdicts import Control, Details, Effort, Verdict, claim
 
 ROUNDING = 1e-7
 """How far above 1 a ratio of float64 numbers may come out that is 1 in exact arithmetic."""

@@ -10,10 +10,10 @@ from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, upper_probability, z_score
-from cpsrl.theory.bayes import Draws, bayesian_runs
 from cpsrl.theory.bounds import high_probability_length
 from cpsrl.theory.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
-from cpsrl.theory.evidence import LEVEL, Control, Effort, Verdict, claim
+from cpsrl.theory.from_prior import PriorRuns, runs_from_prior
+from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
 
 STATES, ACTIONS, STEPS, GAMMA = 3, 2, 200, 0.9
 WRONG = 1.0
@@ -23,15 +23,15 @@ NARROW = 0.1
 """In place of 14, a constant with which the confidence set is too small."""
 
 
-_runs: dict[tuple[int, int, float | None], Draws] = {}
+_runs: dict[tuple[int, int, float | None], PriorRuns] = {}
 
 
-def runs(effort: Effort, believed: float | None = None) -> Draws:
+def runs(effort: Effort, believed: float | None = None) -> PriorRuns:
     """Return runs on MDPs from the prior, made by the first claim that needs them."""
     n = effort.choose(2_000, 20_000)
     key = (n, effort.seed, believed)
     if key not in _runs:
-        _runs[key] = bayesian_runs(
+        _runs[key] = runs_from_prior(
             STATES,
             ACTIONS,
             Bernoulli(gamma=GAMMA),
@@ -44,7 +44,7 @@ def runs(effort: Effort, believed: float | None = None) -> Draws:
     return _runs[key]
 
 
-def _scores(draws: Draws) -> dict[str, float]:
+def _scores(draws: PriorRuns) -> dict[str, float]:
     """Return z-scores of g(E) f(H) - g(E^K) f(H) for some functions g, and f of the history."""
     run, state = np.arange(len(draws.last_start)), draws.last_start
     row = state * ACTIONS

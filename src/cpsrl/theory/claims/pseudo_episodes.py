@@ -14,7 +14,7 @@ from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, z_score
 from cpsrl.theory.bounds import expected_pseudo_episodes
-from cpsrl.theory.evidence import LEVEL, Control, Effort, Verdict, claim
+from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
 from cpsrl.types import Floats
 
 ROUNDING = 1e-9

@@ -39,7 +39,7 @@ DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, CONFIDENCE = range(5)
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PriorRuns:
     """One row for every MDP drawn from the prior.
 
     Attributes:
@@ -172,7 +172,7 @@ def largest_deviation(alpha: Floats, prior: Floats, visits: Ints, transitions: F
     return most
 
 
-def bayesian_runs(
+def runs_from_prior(
     n_states: int,
     n_actions: int,
     rule: Bernoulli,
@@ -184,7 +184,7 @@ def bayesian_runs(
     believed: float | None = None,
     cap: float = np.inf,
     progress: Callable[[int], None] | None = None,
-) -> Draws:
+) -> PriorRuns:
     """Run Continuing PSRL once on each of `runs` MDPs drawn from the prior.
 
     Args:
@@ -217,7 +217,9 @@ def bayesian_runs(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = list(pool.map(one, range(runs)))
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Draws(marks, **dict(zip([f.name for f in fields(Draws)][1:], columns, strict=True)))
+    return PriorRuns(
+        marks, **dict(zip([f.name for f in fields(PriorRuns)][1:], columns, strict=True))
+    )
 
 
 def _one(
