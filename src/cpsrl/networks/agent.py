@@ -27,7 +27,7 @@ from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, fitting
 from cpsrl.checks import checked_index, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks.belief import NetworkBelief, checked_belief
-from cpsrl.networks.environment import Environment, check_registered, observe
+from cpsrl.networks.environment import Environment, check_registered, observed
 from cpsrl.networks.members import Members
 from cpsrl.objectives import Discounted, Objective, checked_objective
 from cpsrl.resampling import Bernoulli, Never, Rule, asked, checked_rule
@@ -403,7 +403,7 @@ class ValueSamplingAgent(LiveAgent):
         if self.features is not None:
             return checked_index(what, given, len(self.features))
         if isinstance(self.problem, Environment):
-            given = observe(self.problem, given)
+            given = observed(self.problem, given)
         x = self.sizes.checked(what, given)
         if np.abs(x).max() > MOST:
             raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {given!r}")

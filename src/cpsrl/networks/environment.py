@@ -102,7 +102,7 @@ class EnvironmentSimulator:
         return float(reward), self.state
 
 
-def observe(environment: Environment, state: Any) -> NDArray[np.float32]:
+def observed(environment: Environment, state: Any) -> NDArray[np.float32]:
     """Return the observation `(N,)` in `state`, in a NumPy array."""
     return np.asarray(_compiled("observation")(environment, state))
 
