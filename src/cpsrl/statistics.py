@@ -32,6 +32,8 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
+from cpsrl.types import Bools, Ints
+
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
@@ -66,24 +68,19 @@ def mean_band(regret: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed:
     """Return the mean over runs at every point with its interval, point by point."""
     curves = _curves(regret)
     value = curves.mean(axis=0)
-    low, high = _limits(level)
+    shares = _limits(level)
     if len(curves) < 2:
-        unknown = np.full_like(value, np.nan)
-        return Band(value, unknown, unknown.copy(), level)
+        return Band(value, np.full_like(value, np.nan), np.full_like(value, np.nan), level)
     t = _student_draws(curves - value, draws, seed)
-    error = _error(curves)
-    return Band(
-        value,
-        value - _quantile(t, high, len(curves)) * error,
-        value - _quantile(t, low, len(curves)) * error,
-        level,
-    )
+    error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
+    error[np.ptp(curves, axis=0) == 0] = np.nan
+    high, low = (value - _quantile(t, share, len(curves)) * error for share in shares)
+    return Band(value, low, high, level)
 
 
 def quantile_band(regret: ArrayLike, low: float = 0.1, high: float = 0.9) -> Band:
     """Return the median run at every point between the `low` and `high` quantiles of the runs."""
-    curves = _curves(regret)
-    bottom, middle, top = np.quantile(curves, [low, 0.5, high], axis=0)
+    bottom, middle, top = np.quantile(_curves(regret), [low, 0.5, high], axis=0)
     return Band(middle, bottom, top, high - low)
 
 
@@ -126,8 +123,7 @@ def ratio_of_means(
     NaN where a mean, or that of a draw, is not positive.
     """
     pair = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)], 1)
-    weights = np.array([1.0, -1.0])
-    found = _of_logarithms(pair, weights, level, draws, seed)
+    found = _of_logarithms(pair, np.array([1.0, -1.0]), level, draws, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(pair[:, 0].mean() / pair[:, 1].mean())
     return Interval(value, float(np.exp(found.low)), float(np.exp(found.high)), level)
@@ -136,15 +132,7 @@ def ratio_of_means(
 def exponent(
     times: ArrayLike, values: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed: int = 0
 ) -> Interval:
-    """Return b of mean value ~ t^b, by least squares in logarithms.
-
-    Args:
-        times: (points,).
-        values: (runs, points).
-        level: of the interval.
-        draws: of the bootstrap.
-        seed: of the bootstrap.
-    """
+    """Return b of mean value ~ t^b, by least squares in logarithms; `values` (runs, points)."""
     x = np.log(np.asarray(times, dtype=np.float64))
     x -= x.mean()
     return _of_logarithms(_curves(values), x / (x @ x), level, draws, seed)
@@ -234,7 +222,7 @@ def holm(p: ArrayLike) -> Floats:
 def z_score(values: ArrayLike) -> float:
     """Return the mean of `values` `(n,)` over its standard error; 0 if all of them are 0."""
     x = np.asarray(values, np.float64)
-    error = x.std(ddof=1) / np.sqrt(len(x))
+    error = standard_error(x)
     return float(x.mean() / error) if error > 0 else float(np.inf if x.any() else 0.0)
 
 
@@ -272,7 +260,7 @@ def last_tenth(times: ArrayLike, regret: ArrayLike) -> Floats:
 
 def still_linear(
     times: ArrayLike, regret: ArrayLike, gain: ArrayLike, threshold: float = 0.05
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return which runs still have linear regret, of shape (runs,).
 
     A run counts when it loses more than `threshold` times the optimal `gain` (a number, or one per
@@ -280,7 +268,7 @@ def still_linear(
     by the noise of a short window, the second alone by a lump of early regret.
     """
     limit = threshold * np.abs(np.asarray(gain, dtype=np.float64))
-    return np.asarray((slope(times, regret, 0.9) > limit) & (slope(times, regret, 0.1) > limit))
+    return np.asarray((last_tenth(times, regret) > limit) & (slope(times, regret, 0.1) > limit))
 
 
 def _curves(regret: ArrayLike) -> Floats:
@@ -290,7 +278,7 @@ def _curves(regret: ArrayLike) -> Floats:
     return curves
 
 
-def _times(times: ArrayLike) -> NDArray[np.int64]:
+def _times(times: ArrayLike) -> Ints:
     t = np.asarray(times, dtype=np.int64)
     if t.ndim != 1 or len(t) == 0 or t[0] < 1 or np.any(np.diff(t) <= 0):
         raise ValueError("times must be steps of at least 1 in increasing order")
@@ -307,12 +295,6 @@ def _limits(level: float) -> tuple[float, float]:
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, not {level!r}")
     return (1 - level) / 2, (1 + level) / 2
-
-
-def _error(curves: Floats) -> Floats:
-    """Return the standard errors of the means (points,); NaN where runs are all alike."""
-    error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
-    return np.where(np.ptp(curves, axis=0) > 0, error, np.nan)
 
 
 def _student_draws(centred: Floats, draws: int, seed: int) -> Floats:
@@ -349,11 +331,9 @@ def _of_logarithms(
         return Interval(np.nan, np.nan, np.nan, level)
     value = float(np.log(means) @ weights)
     influence = (curves / means - 1) @ weights
-    if runs < 2 or np.ptp(influence) <= 1e-12:
-        return Interval(value, np.nan, np.nan, level)
     taken = _weights(runs, draws, seed)
     drawn = taken @ curves
-    if not (drawn > 0).all():
+    if runs < 2 or np.ptp(influence) <= 1e-12 or not (drawn > 0).all():
         return Interval(value, np.nan, np.nan, level)
     each = (weights / drawn) @ curves.T
     centre = (taken * each).sum(axis=1)

@@ -7,7 +7,7 @@ import pytest
 from cpsrl.cli.main import main
 from cpsrl.theory import CLAIMS
 from cpsrl.theory.counterexamples import path
-from cpsrl.theory.evidence import Claim, Control, Verdict
+from cpsrl.theory.verdicts import Claim, Control, Verdict
 
 
 def said(capsys, *arguments):

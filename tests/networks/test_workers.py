@@ -74,7 +74,7 @@ def test_a_worker_finds_the_package_where_it_was_found_here(monkeypatch):
     root = str(Path(cpsrl.__file__).parents[1])
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys, "path", ["", *(place for place in sys.path if place != root)])
-    assert workers._environment()["PYTHONPATH"].split(os.pathsep)[0] == root
+    assert workers._variables()["PYTHONPATH"].split(os.pathsep)[0] == root
 
 
 def test_a_worker_whose_parent_is_killed_ends_quietly():

@@ -175,7 +175,7 @@ def compile_() -> None:
     from cpsrl.planning import solve_average, solve_discounted
     from cpsrl.resampling import Bernoulli
     from cpsrl.simulation import simulate
-    from cpsrl.theory.bayes import bayesian_runs
+    from cpsrl.theory.from_prior import runs_from_prior
 
     began = time.perf_counter()
     problems = environment("riverswim"), environment("gridworld", rows=40, columns=40)
@@ -187,7 +187,7 @@ def compile_() -> None:
     for mdp in (*problems, environment("random", n_states=120)):
         solve_discounted(mdp, 0.9)
         solve_average(mdp)
-    bayesian_runs(2, 2, Bernoulli(gamma=0.5), steps=2, runs=1, cap=10.0)
+    runs_from_prior(2, 2, Bernoulli(gamma=0.5), steps=2, runs=1, cap=10.0)
     print(f"kernels are compiled in {KERNEL_CACHE} ({time.perf_counter() - began:.1f} s)")
 
 

@@ -27,7 +27,7 @@ from cpsrl.agents.agent import AGENTS, Agent, LiveAgent
 from cpsrl.checks import checked_arrays, checked_index, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks.belief import NetworkBelief, checked_belief
-from cpsrl.networks.environment import Environment, check_registered, observe
+from cpsrl.networks.environment import Environment, check_registered, observed
 from cpsrl.networks.members import Members
 from cpsrl.objectives import Discounted, Objective, checked_objective
 from cpsrl.resampling import Bernoulli, Never, Rule, asked, checked_rule
@@ -193,16 +193,8 @@ def BootstrappedDQN(
             with a rule that has no gamma, short for `Discounted(gamma)`.
         rule: when to draw a new member.
         objective: what to learn; by default the return discounted by the rule's gamma.
-        members: K, the size of the ensemble.
-        prior_scale: factor of the prior functions; 0 for none.
-        mask: the probability that a member may learn from a transition.
-        epsilon: the probability of a random action.
-        hidden: the sizes of the hidden layers.
-        learning_rate: of Adam.
-        batch: B, the transitions in a minibatch; one minibatch a step.
-        target_every: updates from one copy of the weights to the target networks to the next.
-        capacity: transitions in the replay, after which the oldest are overwritten.
-        label: what to call the agent in tables and figures.
+        members, prior_scale, mask, hidden: as in `Members`.
+        epsilon, learning_rate, batch, target_every, capacity, label: as in `ValueSampling`.
     """
     if rule is None:
         rule = Bernoulli(gamma=gamma)
@@ -239,15 +231,7 @@ def DQN(
 ) -> ValueSampling:
     """DQN (Mnih et al. 2015): one network without a prior, and a random action now and then.
 
-    Args:
-        gamma: the discount factor.
-        epsilon: the probability of a random action.
-        hidden: the sizes of the hidden layers.
-        learning_rate: of Adam.
-        batch: the transitions in a minibatch; one minibatch a step.
-        target_every: updates from one copy of the weights to the target network to the next.
-        capacity: transitions in the replay.
-        label: what to call the agent.
+    `gamma` is the discount factor, the rest as in `BootstrappedDQN`.
     """
     return BootstrappedDQN(
         gamma=gamma,
@@ -280,9 +264,8 @@ class ValueSamplingAgent(LiveAgent):
         self.spec, self.problem = spec.resolve(problem, None), problem
         self.streams = streams
         self.features: NDArray[np.float32] | None = None
-        self._environment = problem if isinstance(problem, Environment) else None
-        if self._environment is not None:
-            check_registered(self._environment)
+        if isinstance(problem, Environment):
+            check_registered(problem)
         if isinstance(problem, TabularMDP):
             assert problem.features is not None  # by `check`
             self.features = problem.features.astype(np.float32)
@@ -297,7 +280,6 @@ class ValueSamplingAgent(LiveAgent):
         kinds: Any = (observation, np.int32, np.float32, observation, (np.int32, (words,)))
         self.replay = np.zeros(spec.capacity, list(zip(COLUMNS, kinds, strict=True)))
         self.step = 1
-        self.resamples = 0
         self.index = np.zeros_like(belief.draw_index(np.random.default_rng(0), 1))
         self.gamma = 0.0
         self._draws: StepDraws | None = None
@@ -323,11 +305,23 @@ class ValueSamplingAgent(LiveAgent):
             checked_number("reward", reward, -MOST, MOST),
             self._seen("next observation", next_observation),
         )
-        draws = self._tick()
-        self.replay[(self.step - 1) % self.spec.capacity] = (*entry, draws.signature[0])
-        self._learn(draws)
+        draws, spec = self._tick(), self.spec
+        self.replay[(self.step - 1) % spec.capacity] = (*entry, draws.signature[0])
+        picked = self.replay[draws.rows[0]]
+        each = np.arange(len(picked))
+        self.learner = self._learning.learn(
+            self.learner,
+            self._vectors(picked["observation"]),
+            self._vectors(picked["next_observation"]),
+            self._learning.Batch(
+                each, picked["action"], picked["reward"], each, picked["signature"]
+            ),
+            np.float32(draws.gamma[0]),
+            None if draws.learning is None else draws.learning[0],
+            *(spec.belief, spec.objective, spec.learning_rate),
+        )
         self._draws = None
-        if self.step % self.spec.target_every == 0:
+        if self.step % spec.target_every == 0:
             self.learner = self.learner._replace(target=self.learner.online)
         self.step += 1
 
@@ -404,30 +398,12 @@ class ValueSamplingAgent(LiveAgent):
             self._draws = self.draw_steps(1)
         return self._draws
 
-    def _learn(self, draws: StepDraws) -> None:
-        picked = self.replay[draws.rows[0]]
-        each = np.arange(len(picked))
-        batch = self._learning.Batch(
-            each, picked["action"], picked["reward"], each, picked["signature"]
-        )
-        self.learner = self._learning.learn(
-            self.learner,
-            self._vectors(picked["observation"]),
-            self._vectors(picked["next_observation"]),
-            batch,
-            np.float32(draws.gamma[0]),
-            None if draws.learning is None else draws.learning[0],
-            self.spec.belief,
-            self.spec.objective,
-            self.spec.learning_rate,
-        )
-
     def _seen(self, what: str, given: Any) -> Any:
         """Return what the replay keeps of what is shown: a state's number, or a vector."""
         if self.features is not None:
             return checked_index(what, given, len(self.features))
-        if self._environment is not None:
-            given = observe(self._environment, given)
+        if isinstance(self.problem, Environment):
+            given = observed(self.problem, given)
         x = self.sizes.checked(what, given)
         if np.abs(x).max() > MOST:
             raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {given!r}")

@@ -94,18 +94,17 @@ class EnvironmentSimulator:
         action = checked_index("action", action, self.environment.n_actions)
         import jax
 
-        step, _ = _compiled()
         drawn = self.environment.draw(self.streams, 1)
         noise = jax.tree.map(lambda values: single(np.asarray(values))[0], drawn)
-        reward, state = step(self.environment, self.state, np.int32(action), noise)
+        given = (self.environment, self.state, np.int32(action), noise)
+        reward, state = _compiled("step")(*given)
         self.state = jax.tree.map(np.asarray, state)
         return float(reward), self.state
 
 
-def observe(environment: Environment, state: Any) -> NDArray[np.float32]:
+def observed(environment: Environment, state: Any) -> NDArray[np.float32]:
     """Return the observation `(N,)` in `state`, in a NumPy array."""
-    _, observation = _compiled()
-    return np.asarray(observation(environment, state))
+    return np.asarray(_compiled("observation")(environment, state))
 
 
 def single(array: NDArray[Any]) -> NDArray[Any]:
@@ -126,9 +125,8 @@ def check_registered(environment: Environment) -> None:
 
 
 @lru_cache
-def _compiled() -> tuple[Any, Any]:
-    """Return `step` and `observation` as compiled functions of an environment."""
+def _compiled(method: str) -> Any:
+    """Return a method as a compiled function of an environment and what it is given."""
     import jax
 
-    step = jax.jit(lambda environment, *given: environment.step(*given))
-    return step, jax.jit(lambda environment, state: environment.observation(state))
+    return jax.jit(lambda environment, *given: getattr(environment, method)(*given))

@@ -148,9 +148,8 @@ def take_steps(
         age += last - t
         copy = age == target_every
         learner = carried.learner
-        target = jax.tree.map(
-            lambda new, old: jnp.where(copy, new, old), learner.online, learner.target
-        )
+        weights = (learner.online, learner.target)
+        target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), *weights)
         carried = carried._replace(learner=learner._replace(target=target))
         return last, jnp.where(copy, 0, age), carried, taken
 
@@ -204,35 +203,19 @@ class Session:
         target_every: int,
         settings: dict[str, Any],
     ) -> None:
-        """Take over a run where it stands.
+        """Take over a run where it stands, with the rows of the replay that are filled.
 
-        Args:
-            carried: the run, with the rows of the replay that are filled.
-            capacity: how many rows the replay has.
-            environment: the environment's pure functions.
-            target_every: updates from one copy of the target to the next.
-            settings: the static arguments of `take_steps`.
+        `settings` are the static arguments of `take_steps`.
         """
         room = capacity - len(carried.replay)
         carried = carried._replace(replay=np.pad(carried.replay, ((0, room), (0, 0))))
-        self._carried = jax.tree.map(jnp.array, carried)
-        self._environment = jax.tree.map(jnp.array, environment)
-        self._target_every = target_every
-        self._settings = settings
+        self._carried, self._environment = jax.tree.map(jnp.array, (carried, environment))
+        self._target_every, self._settings = target_every, settings
 
     def steps(self, draws: StepDraws, noise: Any, n: int, slot: int, age: int) -> Taken:
         """Take `n` steps; return what was done in them."""
-        self._carried, taken = take_steps(
-            self._carried,
-            draws,
-            noise,
-            self._environment,
-            n,
-            slot,
-            age,
-            self._target_every,
-            **self._settings,
-        )
+        how = (self._environment, n, slot, age, self._target_every)
+        self._carried, taken = take_steps(self._carried, draws, noise, *how, **self._settings)
         told: Taken = jax.tree.map(lambda column: np.asarray(column)[:n], taken)
         return told
 

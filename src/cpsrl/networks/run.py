@@ -30,7 +30,7 @@ from cpsrl.types import Floats, Ints
 CALL_STEPS = 1000
 """Steps of one call of the compiled loop."""
 
-_announced: set[str] = set()
+_announced: set[Path] = set()
 _lock = threading.Lock()
 
 
@@ -59,7 +59,7 @@ def advance(
         "learning_rate": spec.learning_rate,
         "whole_table": table is not None and len(table) <= 2 * spec.batch and spec.belief.finite,
     }
-    key = _announce(carried._replace(replay=None), pure, spec.batch, spec.capacity, settings)
+    marker = _announce(carried._replace(replay=None), pure, spec.batch, spec.capacity, settings)
     # The loop counts in 32 bits; a call of it needs to see no copy beyond its own steps.
     period = min(spec.target_every, CALL_STEPS + 1)
     mark = 0
@@ -73,13 +73,14 @@ def advance(
             slot, age = (first - 1) % spec.capacity, period - min(left, period)
             padded = jax.tree.map(_padded, (drawn, noise))
             taken = process.call("steps", *padded, n, slot, age)
-            _remember(key)
+            with suppress(OSError):  # where the cache cannot be written to
+                marker.touch()
             rewards = environment.realised(taken, noise)
             sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
             counts = np.cumsum(np.concatenate([[before], drawn.resample]))
-            mark = _record(recorder, mark, first, sums, counts)
             states = np.zeros(n, np.int64) if taken.states is None else taken.states
-            _keep(recorder, first, (drawn.resample, states, taken.actions, rewards))
+            did = (drawn.resample, states, taken.actions, rewards)
+            mark = _record(recorder, mark, first, sums, counts, did)
             run.reward_sum = float(sums[-1])
             agent.step += n
             run.step += n
@@ -99,23 +100,29 @@ def _environment_of(simulator: Any) -> Environment:
     return Table(simulator.mdp)
 
 
-def _record(recorder: Recorder, mark: int, first: int, sums: Floats, counts: Ints) -> int:
-    """Enter the sums and counts (n + 1,) before and after n steps; return the next mark."""
-    tape = recorder.tape
-    end = int(np.searchsorted(tape.marks, first + len(sums) - 1))
+def _record(
+    recorder: Recorder,
+    mark: int,
+    first: int,
+    sums: Floats,
+    counts: Ints,
+    did: tuple[NDArray[Any], ...],
+) -> int:
+    """Enter n steps and return the next mark.
+
+    `sums` and `counts` (n + 1,) are those before and after them; `did` (n,) each, what every step
+    did, is kept where that is asked for.
+    """
+    tape, n = recorder.tape, len(sums) - 1
+    end = int(np.searchsorted(tape.marks, first + n))
     reached = tape.marks[mark:end] - first + 1
     tape.reward_sums[mark:end], tape.resamples[mark:end] = sums[reached], counts[reached]
-    return end
-
-
-def _keep(recorder: Recorder, first: int, columns: tuple[NDArray[Any], ...]) -> None:
-    """Enter what every step did, where that is asked for."""
-    tape, n = recorder.tape, len(columns[0])
     kept = (tape.resampled, tape.states, tape.actions, tape.rewards)
-    for column, values in zip(kept, columns, strict=True):
+    for column, values in zip(kept, did, strict=True):
         if len(column):
             column[:n] = values
     recorder.collect(first, n)
+    return end
 
 
 def _padded(values: Any) -> NDArray[Any]:
@@ -126,27 +133,18 @@ def _padded(values: Any) -> NDArray[Any]:
     return padded
 
 
-def _announce(*compiled_for: Any) -> str:
-    """Say once that the loop is about to be compiled, unless it is cached; return its key."""
+def _announce(*compiled_for: Any) -> Path:
+    """Say once that the loop is about to be compiled, unless the marker returned is there."""
     import jax
 
     shapes = jax.tree.map(lambda a: getattr(a, "shape", a), compiled_for)
     key = hashlib.sha256(f"{version('jax')} {CALL_STEPS} {shapes}".encode()).hexdigest()[:16]
+    marker = CACHE / f"{key}.ready"
     with _lock:
-        if key not in _announced and not os.path.exists(_marker(key)):
+        if marker not in _announced and not os.path.exists(marker):
             print("cpsrl: compiling the networks' loop (once) ...", file=sys.stderr, flush=True)
-        _announced.add(key)
-    return key
-
-
-def _remember(key: str) -> None:
-    """Note that the loop has been compiled, where the cache can be written to."""
-    with suppress(OSError):
-        _marker(key).touch()
-
-
-def _marker(key: str) -> Path:
-    return CACHE / f"{key}.ready"
+        _announced.add(marker)
+    return marker
 
 
 LOOPS[ValueSamplingAgent] = advance

@@ -46,7 +46,7 @@ class Worker:
             [sys.executable, "-P", "-c", code],
             pass_fds=[fd],
             stdin=subprocess.DEVNULL,
-            env=_environment(),
+            env=_variables(),
             start_new_session=True,
         )
         theirs.close()
@@ -134,8 +134,8 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def _environment() -> dict[str, str]:
-    """Return the worker's environment: ours, without what would make XLA compute otherwise.
+def _variables() -> dict[str, str]:
+    """Return the worker's variables: ours, without what would make XLA compute otherwise.
 
     Modules are looked for where they are here, except that the current directory is no place of
     its own: a jax.py there is the user's. This package is found where this process found it.

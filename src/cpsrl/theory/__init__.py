@@ -13,8 +13,8 @@ from cpsrl.theory.bounds import (
 )
 from cpsrl.theory.claims import CLAIMS, verify
 from cpsrl.theory.counterexamples import COUNTEREXAMPLES, counterexample
-from cpsrl.theory.evidence import Finding
 from cpsrl.theory.regret import Decomposition, decompose
+from cpsrl.theory.verdicts import Finding
 
 __all__ = [
     "CLAIMS",

@@ -122,10 +122,9 @@ def theorem_4_2(
     horizon = 1 / (1 - gamma)
     if version == "paper":
         m = horizon * math.log(2 * T * horizon)
+        root = math.sqrt(28 * A * T * math.log(2 * S * A * T))
         terms = {
-            "confidence widths": (4 * tau + 2)
-            * S
-            * math.sqrt(28 * A * T * math.log(2 * S * A * T)),
+            "confidence widths": (4 * tau + 2) * S * root,
             "doubled counts": S * A * horizon * math.log(m),
             "long pseudo-episodes": 0.5,
             "outside the confidence set": 2 * horizon,
@@ -162,9 +161,7 @@ def theorem_4_1(
         n_actions: A.
         steps: T.
         gamma: the discount factor; None takes 1 - sqrt(S A / T), as the theorem does.
-        tau: as in `theorem_4_2`.
-        span: as in `theorem_4_2`.
-        version: "paper", "corrected" or "sharp".
+        tau, span, version: as in `theorem_4_2`.
     """
     if gamma is None:
         gamma = horizon_gamma(n_states, n_actions, steps)
@@ -224,14 +221,9 @@ def high_probability_length(steps: int, gamma: float) -> int:
 def confidence_width(
     visits: ArrayLike, n_states: int, n_actions: int, step: int, steps: int
 ) -> Floats:
-    """Return the width beta_k(s, a) of section 5, with T for the paper's K.
+    """Return the width beta_k(s, a) of section 5, with T = `steps` for the paper's K.
 
-    Args:
-        visits: N_{t_k}(s, a), an array of any shape.
-        n_states: S.
-        n_actions: A.
-        step: t_k.
-        steps: T.
+    `visits` are N_{t_k}(s, a) before t_k = `step`, an array of any shape.
     """
     S, A, T = _sizes(n_states, n_actions, steps)
     log = math.log(2 * S * A * T * checked_whole("step", step, 1))
@@ -241,13 +233,8 @@ def confidence_width(
 def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps: int) -> Floats:
     """Return |P_as - empirical|_1 / beta_k(s, a), `(S, A)`; 0 for pairs that were not visited.
 
-    The MDP is in the confidence set M_k if no ratio is above 1.
-
-    Args:
-        counts: `(S, A, S)`, how often each transition was seen before t_k.
-        transitions: `(S, A, S)`, the probabilities of the MDP in question.
-        step: t_k.
-        steps: T.
+    The MDP with these `transitions` is in the confidence set M_k if no ratio is above 1; `counts`
+    say how often each was seen before t_k = `step`, both `(S, A, S)`.
     """
     seen = np.asarray(counts, np.float64)
     visits = seen.sum(axis=2)
@@ -258,11 +245,8 @@ def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps
 
 
 def _sizes(n_states: int, n_actions: int, steps: int) -> tuple[int, int, int]:
-    return (
-        checked_whole("n_states", n_states, 1),
-        checked_whole("n_actions", n_actions, 1),
-        checked_whole("steps", steps, 1),
-    )
+    S, A = checked_whole("n_states", n_states, 1), checked_whole("n_actions", n_actions, 1)
+    return S, A, checked_whole("steps", steps, 1)
 
 
 def _lengths(tau: float | None, span: float | None, version: str) -> tuple[float, float]:

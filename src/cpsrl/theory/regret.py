@@ -26,7 +26,7 @@ import numpy as np
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
-from cpsrl.planning.average import expected_change
+from cpsrl.planning.average import AverageSolution, expected_change
 from cpsrl.simulation import Runs
 from cpsrl.types import Floats
 
@@ -67,15 +67,10 @@ def decompose(runs: Runs, mdp: TabularMDP, gamma: float) -> Decomposition:
         )
     steps = int(runs.times[-1])
     if any(len(path["actions"]) != steps for path in runs.trajectory):
-        raise ValueError(
-            "decompose needs runs from step 1 on, not the continuation of earlier ones"
-        )
+        raise ValueError("decompose needs runs from step 1 on, not those of a continuation")
     value = solve_discounted(mdp, gamma).value
-    starts = [
-        path["states"][times - 1]
-        for path, times in zip(runs.trajectory, runs.resample_times, strict=True)
-    ]
-    optimal = np.array([value[states].sum() for states in starts])
+    pairs = zip(runs.trajectory, runs.resample_times, strict=True)
+    optimal = np.array([value[path["states"][times - 1]].sum() for path, times in pairs])
     regret, discounted = runs.regret[:, -1], runs.discounted_regret[:, -1]
     averaging = steps * runs.gain - optimal
     chance = regret - averaging - discounted
@@ -87,12 +82,14 @@ def expected_regret(runs: Runs, mdp: TabularMDP) -> Floats:
     if runs.trajectory is None:
         raise ValueError("the expected regret needs runs of simulate(..., trajectory=True)")
     best = solve_average(mdp)
-    loss = best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)
-    return np.array(
-        [
-            loss[path["states"][:-1], path["actions"]].sum()
-            + best.bias[path["states"][-1]]
-            - best.bias[path["states"][0]]
-            for path in runs.trajectory
-        ]
-    )
+    loss, regret = given_away(mdp, best), []
+    for path in runs.trajectory:
+        states = path["states"]
+        lost = loss[states[:-1], path["actions"]].sum()
+        regret.append(lost + best.bias[states[-1]] - best.bias[states[0]])
+    return np.array(regret)
+
+
+def given_away(mdp: TabularMDP, best: AverageSolution) -> Floats:
+    """Return what an action gives away in a state, lambda + h - r - P h, `(S, A)`."""
+    return best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)

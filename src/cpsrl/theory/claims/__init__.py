@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cpsrl.registry import unknown
 from cpsrl.theory.claims import averaging, posterior, pseudo_episodes, theorems
-from cpsrl.theory.evidence import Claim, Effort, Finding
+from cpsrl.theory.verdicts import Claim, Effort, Finding
 
 Progress = Callable[[str, float], None]
 

@@ -11,8 +11,8 @@ from cpsrl.mdp import TabularMDP
 from cpsrl.planning import reward_averaging_time, solve_average, span
 from cpsrl.seeding import stream
 from cpsrl.theory.counterexamples import counterexample, dive
-from cpsrl.theory.evidence import Control, Details, Effort, Verdict, claim
 from cpsrl.theory.search import GAMMAS, RATIOS, climb, random_mdp, ratios
+from cpsrl.theory.verdicts import Check, Claim, Control, Details, Effort, Verdict, claim
 
 ROUNDING = 1e-7
 """How far above 1 a ratio of float64 numbers may come out that is 1 in exact arithmetic."""
@@ -43,11 +43,8 @@ class Survey:
         rows: Details = {"random MDPs": self.n, "gammas": f"{GAMMAS[0]:g} to {GAMMAS[-1]:g}"}
         for name in names:
             value, gamma, _ = self.worst[name]
-            rows[RATIOS[name]] = {
-                "largest": value,
-                "at gamma": gamma,
-                "MDPs above 1": self.above[name],
-            }
+            row = {"largest": value, "at gamma": gamma, "MDPs above 1": self.above[name]}
+            rows[RATIOS[name]] = row
         return rows
 
 
@@ -74,37 +71,44 @@ def survey(effort: Effort) -> Survey:
     return _surveys.setdefault((n, effort.seed), Survey(used, above, worst))
 
 
-def _confirmed(effort: Effort, *names: str) -> Verdict:
-    found = survey(effort)
-    largest = max(found.worst[name][0] for name in names)
-    control = Control(f"{SMALLER:g} times the right side", largest / SMALLER)
-    return Verdict(largest <= 1 + ROUNDING, largest, control, found.of(*names))
+def confirmed(*names: str) -> Check:
+    """Return a check that looks for an MDP with one of these ratios above 1, and finds none."""
+
+    def check(effort: Effort) -> Verdict:
+        found = survey(effort)
+        largest = max(found.worst[name][0] for name in names)
+        control = Control(f"{SMALLER:g} times the right side", largest / SMALLER)
+        return Verdict(largest <= 1 + ROUNDING, largest, control, found.of(*names))
+
+    return check
 
 
-def _refuted(effort: Effort, name: str, factor: float, *examples: str) -> Verdict:
-    """Look for the largest ratio: at random, by climbing from the worst MDPs, and by hand.
+def refuted(name: str, factor: float, *examples: str) -> Check:
+    """Return a check for the largest ratio: at random, climbing from the worst MDPs, by hand.
 
     With the right side `factor` times as large the statement is true.
     """
-    found = survey(effort)
-    starts = (found.worst[name][2], found.worst["upper/tau"][2])
-    tries, rng = effort.choose(150, 1_500), stream(effort.seed, 1, "model")
-    details = found.of(name)
-    details["largest by climbing from the worst"] = max(
-        climb(start, name, tries, rng)[1] for start in starts
-    )
-    made = {f"counterexample {example!r}": counterexample(example) for example in examples}
-    made["'dive' with r = .6668"] = dive(0.6668)
-    largest = max(found.worst[name][0], details["largest by climbing from the worst"])
-    for label, mdp in made.items():
-        everywhere, far = ratios(mdp), ratios(mdp, (FAR,))
-        assert everywhere is not None
-        assert far is not None
-        value, gamma = everywhere[name]
-        details[label] = {"largest": value, "at gamma": gamma, f"at gamma {FAR}": far[name][0]}
-        largest = max(largest, value)
-    control = Control(f"{factor:g} times the right side", largest / factor, must_hold=True)
-    return Verdict(largest <= 1 + ROUNDING, largest, control, details)
+
+    def check(effort: Effort) -> Verdict:
+        found = survey(effort)
+        tries, rng = effort.choose(150, 1_500), stream(effort.seed, 1, "model")
+        starts = (found.worst[name][2], found.worst["upper/tau"][2])
+        climbed = max(climb(start, name, tries, rng)[1] for start in starts)
+        details = found.of(name) | {"largest by climbing from the worst": climbed}
+        made = {f"counterexample {example!r}": counterexample(example) for example in examples}
+        made["'dive' with r = .6668"] = dive(0.6668)
+        largest = max(found.worst[name][0], climbed)
+        for label, mdp in made.items():
+            everywhere, far = ratios(mdp), ratios(mdp, (FAR,))
+            assert everywhere is not None
+            assert far is not None
+            value, gamma = everywhere[name]
+            details[label] = {"largest": value, "at gamma": gamma, f"at gamma {FAR}": far[name][0]}
+            largest = max(largest, value)
+        control = Control(f"{factor:g} times the right side", largest / factor, must_hold=True)
+        return Verdict(largest <= 1 + ROUNDING, largest, control, details)
+
+    return check
 
 
 @claim(
@@ -123,68 +127,47 @@ def tau_is_span(effort: Effort) -> Verdict:
     tau, height = float(reward_averaging_time(mdp, best.policy)), span(best.bias)
     found = survey(effort)
     ordered = max(found.worst[name][0] for name in ("tau/span", "span/2tau"))
-    details = {
-        "riverswim": {"tau": tau, "span": height},
-        **found.of("tau/span", "span/2tau"),
-    }
+    details = {"riverswim": {"tau": tau, "span": height}, **found.of("tau/span", "span/2tau")}
     ratio = max(height / tau, 2 * found.worst["span/2tau"][0])
     control = Control("span/2 <= tau <= span", ordered / (1 + ROUNDING), must_hold=True)
     return Verdict(abs(ratio - 1) <= ROUNDING, ratio, control, details)
 
 
-@claim(
+lemma_lower = Claim(
     "lemma-3.3-lower",
     "Lemma 3.3, lower side",
     "V*_gamma(s) >= lambda_*/(1 - gamma) - tau_* in every weakly communicating MDP",
+    confirmed("lower/tau"),
 )
-def lemma_lower(effort: Effort) -> Verdict:
-    """Look for an MDP that breaks it."""
-    return _confirmed(effort, "lower/tau")
-
-
-@claim(
+lemma_upper = Claim(
     "lemma-3.3-upper",
     "Lemma 3.3, upper side",
     "V*_gamma(s) <= lambda_*/(1 - gamma) + tau_* in every weakly communicating MDP",
+    refuted("upper/tau", 2.0, "dive", "wait"),
     true=False,
     instead="V*_gamma(s) <= lambda_*/(1 - gamma) + h(s) - min h, hence + span(h), hence + 2 tau_*, "
     "h being the bias of a bias-optimal policy; the constants 1 and 2 are the best",
     counterexample="dive",
 )
-def lemma_upper(effort: Effort) -> Verdict:
-    """Look for an MDP that breaks it."""
-    return _refuted(effort, "upper/tau", 2.0, "dive", "wait")
-
-
-@claim(
+lemma_span = Claim(
     "lemma-3.3-span",
     "Lemma 3.3 as its proof has it",
     "|V*_gamma(s) - lambda_*/(1 - gamma)| <= span of the optimal bias, both sides",
+    confirmed("upper/span", "lower/span"),
 )
-def lemma_span(effort: Effort) -> Verdict:
-    """Look for an MDP that breaks it."""
-    return _confirmed(effort, "upper/span", "lower/span")
-
-
-@claim(
+span_of_values = Claim(
     "eq-5",
     "eq. 5",
     "|V*_gamma(s) - V*_gamma(s')| <= 2 tau_* in every weakly communicating MDP",
+    refuted("range/2tau", 1.5, "dive", "steep"),
     true=False,
     instead="span(V*_gamma) <= span(h) + tau_*, hence <= 2 span(h) and <= 3 tau_*; the constants 2 "
     "and 3 are the best",
     counterexample="dive",
 )
-def span_of_values(effort: Effort) -> Verdict:
-    """Look for an MDP that breaks it."""
-    return _refuted(effort, "range/2tau", 1.5, "dive", "steep")
-
-
-@claim(
+span_of_values_corrected = Claim(
     "eq-5-corrected",
     "eq. 5, corrected",
     "span(V*_gamma) <= span(h) + tau_*, hence <= 2 span(h) and <= 3 tau_*",
+    confirmed("range/(span+tau)", "range/2span"),
 )
-def span_of_values_corrected(effort: Effort) -> Verdict:
-    """Look for an MDP that breaks it."""
-    return _confirmed(effort, "range/(span+tau)", "range/2span")

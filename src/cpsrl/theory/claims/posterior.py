@@ -10,10 +10,10 @@ from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, upper_probability, z_score
-from cpsrl.theory.bayes import Draws, bayesian_runs
 from cpsrl.theory.bounds import high_probability_length
 from cpsrl.theory.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
-from cpsrl.theory.evidence import LEVEL, Control, Effort, Verdict, claim
+from cpsrl.theory.from_prior import PriorRuns, runs_from_prior
+from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
 
 STATES, ACTIONS, STEPS, GAMMA = 3, 2, 200, 0.9
 WRONG = 1.0
@@ -23,41 +23,35 @@ NARROW = 0.1
 """In place of 14, a constant with which the confidence set is too small."""
 
 
-_runs: dict[tuple[int, int, float | None], Draws] = {}
+_runs: dict[tuple[int, int, float | None], PriorRuns] = {}
 
 
-def runs(effort: Effort, believed: float | None = None) -> Draws:
+def runs(effort: Effort, believed: float | None = None) -> PriorRuns:
     """Return runs on MDPs from the prior, made by the first claim that needs them."""
-    n = effort.choose(2_000, 20_000)
+    n, coin = effort.choose(2_000, 20_000), Bernoulli(gamma=GAMMA)
     key = (n, effort.seed, believed)
     if key not in _runs:
-        _runs[key] = bayesian_runs(
-            STATES,
-            ACTIONS,
-            Bernoulli(gamma=GAMMA),
-            STEPS,
-            n,
-            effort.seed,
-            believed=believed,
-            progress=effort.counter(n * STEPS),
+        count = effort.counter(n * STEPS)
+        _runs[key] = runs_from_prior(
+            STATES, ACTIONS, coin, STEPS, n, effort.seed, believed=believed, progress=count
         )
     return _runs[key]
 
 
-def _scores(draws: Draws) -> dict[str, float]:
+def _scores(found: PriorRuns) -> dict[str, float]:
     """Return z-scores of g(E) f(H) - g(E^K) f(H) for some functions g, and f of the history."""
-    run, state = np.arange(len(draws.last_start)), draws.last_start
+    run, state = np.arange(len(found.last_start)), found.last_start
     row = state * ACTIONS
-    value = draws.true_value - draws.sample_value
-    probability = draws.truth[run, row, state] - draws.sample[run, row, state]
-    squares = (draws.truth**2 - draws.sample**2).sum(axis=2)
+    value = found.true_value - found.sample_value
+    probability = found.truth[run, row, state] - found.sample[run, row, state]
+    squares = (found.truth**2 - found.sample**2).sum(axis=2)
     return {
         "optimal value": z_score(value),
         "which optimal value is larger": z_score(np.sign(value)),
         "probability of staying": z_score(probability),
-        "the same, times the visits": z_score(probability * draws.visits[run, row]),
+        "the same, times the visits": z_score(probability * found.visits[run, row]),
         "squares of all probabilities": z_score(squares.sum(axis=1)),
-        "the same, where a pair is new": z_score((squares * (draws.visits == 0)).sum(axis=1)),
+        "the same, where a pair is new": z_score((squares * (found.visits == 0)).sum(axis=1)),
     }
 
 
@@ -73,12 +67,8 @@ def posterior_sampling(effort: Effort) -> Verdict:
     limit = critical_z(len(right), LEVEL)
     ratio = max(map(abs, right.values())) / limit
     control = Control(WRONG_PRIOR, max(map(abs, wrong.values())) / limit)
-    details = {
-        "MDPs": len(runs(effort).delta),
-        "z": right,
-        "z limit": limit,
-        "z with a wrong prior": wrong,
-    }
+    details = {"MDPs": len(runs(effort).delta), "z": right, "z limit": limit}
+    details["z with a wrong prior"] = wrong
     return Verdict(ratio <= 1, ratio, control, details, LEVEL)
 
 
@@ -87,7 +77,7 @@ def regret_equivalence(effort: Effort) -> Verdict:
     """Compare the sums run by run; with a wrong prior they must differ."""
     right, wrong = runs(effort), runs(effort, WRONG)
     limit = critical_z(1, LEVEL)
-    z, z_wrong = (z_score(draws.delta - draws.delta_tilde) for draws in (right, wrong))
+    z, z_wrong = (z_score(found.delta - found.delta_tilde) for found in (right, wrong))
     details = {
         "MDPs": len(right.delta),
         "mean sum of Delta_k": float(right.delta.mean()),
@@ -128,13 +118,8 @@ def value_decomposition(effort: Effort) -> Verdict:
     sums = sum_over_pseudo_episodes(chain, error, gammas[-1], 0, n, stream(effort.seed, 0, "model"))
     z, limit = z_score(sums - (value - value_hat)[0]), critical_z(1, LEVEL)
     ratio = max(worst / ROUNDING, abs(z) / limit)
-    details = {
-        "largest relative error": worst,
-        "allowed": ROUNDING,
-        "simulated pseudo-episodes": n,
-        "z": z,
-        "z limit": limit,
-    }
+    details = {"largest relative error": worst, "allowed": ROUNDING}
+    details |= {"simulated pseudo-episodes": n, "z": z, "z limit": limit}
     control = Control("V in place of V^ under the sum", other_way / ROUNDING)
     return Verdict(ratio <= 1, ratio, control, details, LEVEL)
 
@@ -147,23 +132,21 @@ def value_decomposition(effort: Effort) -> Verdict:
 )
 def confidence_set(effort: Effort) -> Verdict:
     """Count how often the truth is outside at any of the resampling times of a run."""
-    draws = runs(effort)
-    n = len(draws.confidence)
-    outside = int((draws.confidence > 1).sum())
+    confidence = runs(effort).confidence
+    n, largest = len(confidence), float(confidence.max())
+    outside = int((confidence > 1).sum())
     limit = upper_probability(outside, n, LEVEL)
-    narrow = int((draws.confidence > math.sqrt(NARROW / 14)).sum())
+    narrow = int((confidence > math.sqrt(NARROW / 14)).sum())
     log = 7 * STATES * math.log(2 * STATES * ACTIONS * STEPS)
+    proved = math.log(STATES * ACTIONS * STEPS) + STATES * math.log(2) - log
     details = {
         "runs": n,
         "runs with the truth outside at some k": outside,
         "upper confidence limit of that probability": limit,
         "1/T": 1 / STEPS,
-        "largest deviation over width": float(draws.confidence.max()),
-        "the constant at which the first run is outside": 14 * float(draws.confidence.max()) ** 2,
-        "what the proof gives at t_k = T (log10)": (
-            math.log(STATES * ACTIONS * STEPS) + STATES * math.log(2) - log
-        )
-        / math.log(10),
+        "largest deviation over width": largest,
+        "the constant at which the first run is outside": 14 * largest**2,
+        "what the proof gives at t_k = T (log10)": proved / math.log(10),
     }
     least = 1 - upper_probability(n - narrow, n, LEVEL)
     control = Control(f"{NARROW:g} in place of 14 in the width", least * STEPS)

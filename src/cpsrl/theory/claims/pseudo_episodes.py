@@ -14,7 +14,7 @@ from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, z_score
 from cpsrl.theory.bounds import expected_pseudo_episodes
-from cpsrl.theory.evidence import LEVEL, Control, Effort, Verdict, claim
+from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
 from cpsrl.types import Floats
 
 ROUNDING = 1e-9
@@ -33,13 +33,8 @@ def sum_over_pseudo_episodes(
 ) -> Floats:
     """Simulate n whole pseudo-episodes and return the sum of x(S_t) over each, `(n,)`.
 
-    Args:
-        chain: `(S, S)` transition matrix of a policy.
-        x: `(S,)`.
-        gamma: the probability that a pseudo-episode goes on.
-        start: the first state.
-        n: how many.
-        rng: everything random.
+    They begin in `start`, move by the `chain` `(S, S)` of a policy, and go on with probability
+    gamma; x is `(S,)`.
     """
     cumulative = np.cumsum(chain, axis=1)
     sums = np.zeros(n)
@@ -80,16 +75,14 @@ def length(effort: Effort) -> Verdict:
         fixed = min(fixed, alike / limit)
         groups = lengths.reshape(-1, 20)
         in_time = groups[np.cumsum(groups, axis=1) <= 5 / (1 - gamma)]
-        rows.append(
-            {
-                "gamma": gamma,
-                "mean length": float(lengths.mean()),
-                "1/(1 - gamma)": 1 / (1 - gamma),
-                "chi-square": chi2,
-                "chi-square limit": limit,
-                "mean of those completed by 5/(1 - gamma), biased": float(in_time.mean()),
-            }
-        )
+        row = {
+            "gamma": gamma,
+            "mean length": float(lengths.mean()),
+            "1/(1 - gamma)": 1 / (1 - gamma),
+        }
+        row |= {"chi-square": chi2, "chi-square limit": limit}
+        row["mean of those completed by 5/(1 - gamma), biased"] = float(in_time.mean())
+        rows.append(row)
         effort.progress((i + 1) / len(gammas))
     control = Control("the fixed length 1/(1 - gamma), which has the same mean", fixed)
     return Verdict(worst <= 1, worst, control, {"pseudo-episodes": n, "cases": rows}, LEVEL)

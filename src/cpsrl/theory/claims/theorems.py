@@ -1,7 +1,7 @@
 """Claims of section 4 and appendix C: the theorems, the schedules, what a constant gamma costs.
 
 The prior of Theorems 4.1 and 4.2 is Dirichlet(1/S), truncated to MDPs whose optimal bias has a
-span of at most 10, so that Assumption 3.2 holds: `cpsrl.theory.bayes`.
+span of at most 10, so that Assumption 3.2 holds: `cpsrl.theory.from_prior`.
 """
 
 import math
@@ -17,9 +17,9 @@ from cpsrl.planning import planning_gap
 from cpsrl.resampling import Bernoulli
 from cpsrl.simulation import simulate
 from cpsrl.statistics import Interval, critical_z, exponent, upper_mean, z_score
-from cpsrl.theory.bayes import Draws, bayesian_runs
 from cpsrl.theory.bounds import VERSIONS, theorem_4_1, theorem_4_2
-from cpsrl.theory.evidence import LEVEL, Control, Details, Effort, Verdict, claim
+from cpsrl.theory.from_prior import PriorRuns, runs_from_prior
+from cpsrl.theory.verdicts import LEVEL, Control, Details, Effort, Verdict, claim
 from cpsrl.types import Floats
 
 STATES, ACTIONS, CAP = 5, 2, 10.0
@@ -36,8 +36,10 @@ def _runs(
     n: int,
     times: Any = None,
     sizes: tuple[int, int] = (STATES, ACTIONS),
-) -> Draws:
-    return bayesian_runs(*sizes, rule, steps, n, effort.seed, times=times, cap=CAP, progress=count)
+) -> PriorRuns:
+    return runs_from_prior(
+        *sizes, rule, steps, n, effort.seed, times=times, cap=CAP, progress=count
+    )
 
 
 @claim(

@@ -97,6 +97,9 @@ class Verdict:
         return "fails" if not self.holds else "vacuous" if self.vacuous else "holds"
 
 
+Check = Callable[[Effort], Verdict]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement that can be checked.
@@ -115,7 +118,7 @@ class Claim:
     name: str
     reference: str
     statement: str
-    check: Callable[[Effort], Verdict]
+    check: Check
     true: bool = True
     vacuous: bool = False
     instead: str = ""
@@ -155,8 +158,6 @@ class Finding:
         }
 
 
-def claim(
-    name: str, reference: str, statement: str, **rest: Any
-) -> Callable[[Callable[[Effort], Verdict]], Claim]:
+def claim(name: str, reference: str, statement: str, **rest: Any) -> Callable[[Check], Claim]:
     """Return a decorator that makes a claim of a check."""
     return lambda check: Claim(name, reference, statement, check, **rest)

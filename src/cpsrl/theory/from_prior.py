@@ -13,7 +13,7 @@ completed: steps go on to T' >= T, the step before the first resampling after T.
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ from cpsrl.agents.psrl import PSRL
 from cpsrl.beliefs import Dirichlet, KnownRewards, Truncated
 from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted, span
-from cpsrl.planning.average import expected_change
 from cpsrl.planning.kernels import Workspace, discounted_policy_value, workspace
 from cpsrl.resampling import Arrays, Bernoulli
 from cpsrl.seeding import Streams
@@ -32,6 +31,7 @@ from cpsrl.simulation import tabular
 from cpsrl.simulation.recording import Recorder, Watcher
 from cpsrl.simulation.run import Run
 from cpsrl.sizes import Sizes
+from cpsrl.theory.regret import given_away
 from cpsrl.types import Floats, Ints
 
 LOOK_AHEAD = 1024
@@ -40,7 +40,7 @@ DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, CONFIDENCE = range(5)
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PriorRuns:
     """One row for every MDP drawn from the prior.
 
     Attributes:
@@ -98,7 +98,11 @@ class Notes(NamedTuple):
     steps: Ints
     """`(1,)` T"""
     prior: Floats
-    """`(S*A, S)` Dirichlet parameters that the agent believes in"""
+    """`(S*A, S)` the Dirichlet parameters that the agent began with"""
+    alpha: Floats
+    """`(S*A, S)` those of its belief as it learns"""
+    seen: Ints
+    """`(S*A,)` the visits that it has seen"""
     work: Workspace
     sample: Floats
     """`(S*A, S)` the last posterior draw"""
@@ -115,34 +119,11 @@ class Notes(NamedTuple):
 def note(
     notes: Notes, t: int, state: int, gamma: float, policy: Ints, belief: Any, model: Any
 ) -> None:
-    """Note a pseudo-episode of a dense belief as it begins."""
-    _note(notes, t, state, gamma, policy, belief.alpha, belief.rewards.seen, model)
-
-
-@leaf
-def note_truncated(
-    notes: Notes, t: int, state: int, gamma: float, policy: Ints, belief: Any, model: Any
-) -> None:
-    """Note a pseudo-episode of a truncated belief as it begins."""
-    inner = belief.inner
-    _note(notes, t, state, gamma, policy, inner.alpha, inner.rewards.seen, model)
-
-
-@leaf
-def _note(
-    notes: Notes,
-    t: int,
-    state: int,
-    gamma: float,
-    policy: Ints,
-    alpha: Floats,
-    visits: Ints,
-    model: Any,
-) -> None:
-    n_rows, n_states = alpha.shape
+    """Note a pseudo-episode as it begins."""
+    n_rows, n_states = notes.alpha.shape
     value, totals = notes.work.value, notes.totals
     for row in range(n_rows):
-        notes.visits[row] = visits[row]
+        notes.visits[row] = notes.seen[row]
         for j in range(n_states):
             notes.sample[row, j] = model.P[row, j]
     for s in range(n_states):
@@ -154,26 +135,26 @@ def _note(
         totals[DELTA_TILDE] += model.work.value[state] - value[state]
         totals[AVERAGING] += notes.gain[0] / (1.0 - gamma) - notes.value[state]
         width = 14.0 * n_states * np.log(2.0 * n_rows * notes.steps[0] * (t + 0.0))
-        ratio = largest_deviation(alpha, notes.prior, visits, notes.transitions) / np.sqrt(width)
-        totals[CONFIDENCE] = max(totals[CONFIDENCE], ratio)
+        totals[CONFIDENCE] = max(totals[CONFIDENCE], largest_deviation(notes) / np.sqrt(width))
 
 
 @leaf
-def largest_deviation(alpha: Floats, prior: Floats, visits: Ints, transitions: Floats) -> float:
-    """Return the largest sqrt(N) |P - empirical|_1 of a visited row; `(S*A, S)`, P `(S, A, S)`."""
-    n_rows, n_states = alpha.shape
+def largest_deviation(notes: Notes) -> float:
+    """Return the largest sqrt(N) |P - empirical|_1 of a visited row."""
+    n_rows, n_states = notes.alpha.shape
     n_actions = n_rows // n_states
     most = 0.0
     for row in range(n_rows):
-        if visits[row] > 0:
-            true, deviation = transitions[row // n_actions, row % n_actions], 0.0
+        visits = notes.seen[row]
+        if visits > 0:
+            true, deviation = notes.transitions[row // n_actions, row % n_actions], 0.0
             for j in range(n_states):
-                deviation += abs((alpha[row, j] - prior[row, j]) / visits[row] - true[j])
-            most = max(most, deviation * np.sqrt(visits[row]))
+                deviation += abs((notes.alpha[row, j] - notes.prior[row, j]) / visits - true[j])
+            most = max(most, deviation * np.sqrt(visits))
     return most
 
 
-def bayesian_runs(
+def runs_from_prior(
     n_states: int,
     n_actions: int,
     rule: Bernoulli,
@@ -184,8 +165,8 @@ def bayesian_runs(
     alpha: float | None = None,
     believed: float | None = None,
     cap: float = np.inf,
-    progress: Callable[[int], None] | None = None,
-) -> Draws:
+    progress: Callable[[int], None] = lambda n: None,
+) -> PriorRuns:
     """Run Continuing PSRL once on each of `runs` MDPs drawn from the prior.
 
     Args:
@@ -202,81 +183,65 @@ def bayesian_runs(
         cap: the largest span of the optimal bias that the prior allows.
         progress: called with the number of steps just taken.
     """
-    marks = np.array([steps]) if times is None else np.asarray(times, np.int64)
+    times = np.array([steps]) if times is None else np.asarray(times, np.int64)
     coin = rule.resolve(n_states * n_actions, steps)
     parameter = 1 / n_states if alpha is None else alpha
-    agent_parameter = parameter if believed is None else believed
+    agent = PSRL(rule=coin, belief=_belief(parameter if believed is None else believed, cap))
 
     def one(run: int) -> tuple[object, ...]:
-        result = _one(
-            n_states, n_actions, coin, steps, seed, run, marks, parameter, agent_parameter, cap
-        )
-        if progress is not None:
-            progress(steps)
-        return result
+        streams = Streams(seed, run)
+        mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
+        row = _one(agent, mdp, streams, Ahead(coin, Streams(seed, run)), steps, times)
+        progress(steps)
+        return row
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = list(pool.map(one, range(runs)))
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Draws(marks, **dict(zip([f.name for f in fields(Draws)][1:], columns, strict=True)))
+        columns = [np.array(c) for c in zip(*pool.map(one, range(runs)), strict=True)]
+    return PriorRuns(times, *columns)
 
 
 def _one(
-    n_states: int,
-    n_actions: int,
-    coin: Bernoulli,
-    steps: int,
-    seed: int,
-    run: int,
-    times: Ints,
-    parameter: float,
-    agent_parameter: float,
-    cap: float,
+    spec: PSRL, mdp: TabularMDP, streams: Streams, ahead: Ahead, steps: int, times: Ints
 ) -> tuple[object, ...]:
-    streams = Streams(seed, run)
-    mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
+    """Return a run's row of `PriorRuns`; `ahead` draws the agent's own coins once more."""
     best = solve_average(mdp)
-    agent = PSRL(rule=coin, belief=_belief(agent_parameter, cap)).start(mdp, streams)
-    resample, gamma = _completed(Ahead(coin, Streams(seed, run)), steps)
-    last = len(resample)
-    constant = isinstance(gamma, float)
+    agent = spec.start(mdp, streams)
+    truncated = isinstance(spec.belief, Truncated)
+    dirichlet = agent.told.arrays.inner if truncated else agent.told.arrays
+    resample, gamma = _completed(ahead, steps)
+    last, constant = len(resample), isinstance(gamma, float)
     notes = Notes(
         np.array(mdp.transitions),
         np.array(mdp.rewards),
         solve_discounted(mdp, gamma).value if isinstance(gamma, float) else np.zeros(0),
         best.gain[:1].copy(),
         np.array([steps]),
-        np.full((n_states * n_actions, n_states), agent_parameter),
-        workspace(n_states),
-        np.empty((n_states * n_actions, n_states)),
-        np.empty(n_states),
-        np.empty(n_states * n_actions, np.int64),
-        np.zeros(5),
+        dirichlet.alpha.copy(),
+        dirichlet.alpha,
+        dirichlet.rewards.seen,
+        workspace(mdp.n_states),
+        np.empty_like(dirichlet.alpha),
+        np.empty(mdp.n_states),
+        np.empty_like(dirichlet.rewards.seen),
+        np.full(5, 0.0 if constant else np.nan),
     )
-    look = note if np.isinf(cap) else note_truncated
     marks = np.append(times, last) if last > steps else times
-    recorder = Recorder(marks, chunk=last, trajectory=True, watch=Watcher(look, notes))
+    recorder = Recorder(marks, chunk=last, trajectory=True, watch=Watcher(note, notes))
     under_way = Run(agent, Simulator(mdp, streams))
     tabular.advance(under_way, recorder, last, lambda n: None, np.zeros(1, np.int64))
     path = recorder.trajectory(under_way.simulator.state)
-    loss = best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)
-    lost = np.cumsum(loss[path["states"][:-1], path["actions"]])[times - 1]
+    lost = np.cumsum(given_away(mdp, best)[path["states"][:-1], path["actions"]])[times - 1]
     regret = marks * best.gain[0] - recorder.tape.reward_sums
-    totals, place = notes.totals, int(notes.totals[LAST_STATE])
-    if not constant:
-        totals[[DELTA, DELTA_TILDE, AVERAGING, CONFIDENCE]] = np.nan
+    place = int(notes.totals[LAST_STATE])
     return (
         regret[: len(times)],
         lost + best.bias[path["states"][times]] - best.bias[0],
         regret[-1],
         int(resample[:steps].sum()),
-        totals[DELTA],
-        totals[DELTA_TILDE],
-        totals[AVERAGING],
-        totals[CONFIDENCE],
-        0 if np.isinf(cap) else int(agent.told.arrays.rejected[0]),
+        *notes.totals[[DELTA, DELTA_TILDE, AVERAGING, CONFIDENCE]],
+        int(agent.told.arrays.rejected[0]) if truncated else 0,
         span(best.bias),
-        notes.transitions.reshape(-1, n_states),
+        notes.transitions.reshape(-1, mdp.n_states),
         notes.sample,
         notes.visits,
         place,
@@ -296,8 +261,7 @@ def true_mdp(
 ) -> TabularMDP:
     """Draw an MDP from the prior."""
     rewards = streams.model.random((n_states, n_actions))
-    drawn = _belief(parameter, cap, rewards).start(Sizes(n_states, n_actions)).sample(streams.model)
-    return drawn
+    return _belief(parameter, cap, rewards).start(Sizes(n_states, n_actions)).sample(streams.model)
 
 
 def _completed(ahead: Ahead, steps: int) -> Arrays:
@@ -307,5 +271,4 @@ def _completed(ahead: Ahead, steps: int) -> Arrays:
         end += LOOK_AHEAD
         resample, gamma = ahead.steps(1, end)
         if resample[steps:].any():
-            last = steps + int(np.argmax(resample[steps:]))
-            return resample[:last], gamma
+            return resample[: steps + int(np.argmax(resample[steps:]))], gamma

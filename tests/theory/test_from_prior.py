@@ -16,7 +16,7 @@ from cpsrl import (
 )
 from cpsrl.beliefs import Truncated
 from cpsrl.seeding import Streams
-from cpsrl.theory.bayes import bayesian_runs, true_mdp
+from cpsrl.theory.from_prior import runs_from_prior, true_mdp
 
 S, A, STEPS, RUNS = 4, 2, 400, 3
 
@@ -35,7 +35,7 @@ def simulated(run, rule, cap=np.inf):
 @pytest.mark.parametrize("rule", [Bernoulli(gamma=0.9), Bernoulli(schedule="doubling")])
 def test_the_same_steps_as_simulate_bit_for_bit(rule, cap):
     times = np.arange(100, STEPS + 1, 100)
-    draws = bayesian_runs(S, A, rule, STEPS, RUNS, seed=7, times=times, cap=cap)
+    draws = runs_from_prior(S, A, rule, STEPS, RUNS, seed=7, times=times, cap=cap)
     for run in range(RUNS):
         runs = simulated(run, rule, cap)
         assert np.array_equal(draws.regret[run], runs.regret[0])
@@ -47,7 +47,7 @@ def test_the_same_steps_as_simulate_bit_for_bit(rule, cap):
 
 def test_equal_seeds_agree_and_different_seeds_differ():
     one, same, other = (
-        bayesian_runs(S, A, Bernoulli(gamma=0.9), 50, 4, seed=seed).regret for seed in (1, 1, 2)
+        runs_from_prior(S, A, Bernoulli(gamma=0.9), 50, 4, seed=seed).regret for seed in (1, 1, 2)
     )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
@@ -56,8 +56,8 @@ def test_equal_seeds_agree_and_different_seeds_differ():
 def test_the_cap_holds_for_the_truth_and_for_the_posterior_draws():
     cap = 0.8
     rule = Bernoulli(gamma=0.9)
-    draws = bayesian_runs(S, A, rule, 60, 40, seed=1, cap=cap)
-    free = bayesian_runs(S, A, rule, 60, 40, seed=1)
+    draws = runs_from_prior(S, A, rule, 60, 40, seed=1, cap=cap)
+    free = runs_from_prior(S, A, rule, 60, 40, seed=1)
     assert draws.span.max() <= cap < free.span.max()
     assert draws.rejected.sum() > 0
     assert free.rejected.sum() == 0
@@ -68,7 +68,7 @@ def test_the_cap_holds_for_the_truth_and_for_the_posterior_draws():
 
 
 def test_the_low_variance_regret_has_the_same_mean():
-    draws = bayesian_runs(S, A, Bernoulli(gamma=0.95), 300, 1000, seed=5)
+    draws = runs_from_prior(S, A, Bernoulli(gamma=0.95), 300, 1000, seed=5)
     difference = draws.regret[:, -1] - draws.expected_regret[:, -1]
     assert abs(difference.mean()) < 4 * difference.std() / len(difference) ** 0.5
     assert draws.expected_regret.std() < draws.regret.std()
@@ -76,10 +76,10 @@ def test_the_low_variance_regret_has_the_same_mean():
 
 def test_a_cap_that_nothing_obeys_is_an_error():
     with pytest.raises(ValueError, match="so small a span"):
-        bayesian_runs(S, A, Bernoulli(gamma=0.9), 10, 1, cap=1e-9)
+        runs_from_prior(S, A, Bernoulli(gamma=0.9), 10, 1, cap=1e-9)
 
 
 def test_progress_counts_all_steps():
     told = []
-    bayesian_runs(S, A, Bernoulli(gamma=0.9), 50, 6, progress=told.append)
+    runs_from_prior(S, A, Bernoulli(gamma=0.9), 50, 6, progress=told.append)
     assert sum(told) == 300
