@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cpsrl.experiments import Entry, Execution, Experiment
-from cpsrl.experiments.backends import Stopped, Task, perform
+from cpsrl.experiments.backends import Task, perform
 from cpsrl.experiments.provenance import Provenance, provenance
 from cpsrl.experiments.store import Group
 
@@ -46,7 +46,7 @@ def test_a_task_takes_no_thread_of_its_own_and_can_be_stopped():
         threads.add(threading.current_thread())
         stop[0] = 1
 
-    with pytest.raises(Stopped):
+    with pytest.raises(InterruptedError):
         perform(Task(**TASK | {"steps": 10**12, "record": np.array([1])}), advance, stop)
     assert threads == {threading.current_thread()}
 

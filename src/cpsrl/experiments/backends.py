@@ -65,12 +65,8 @@ Advance = Callable[[int], None]
 """Is called with a number of steps taken since the last call."""
 
 
-class Stopped(Exception):
-    """Raised inside a task that nobody waits for any more."""
-
-
 def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None) -> Runs:
-    """Perform `task` in this thread; raise `Stopped` if another one sets `stop` `(1,)` to 1."""
+    """Perform `task` in this thread; raise InterruptedError if another one sets `stop` `(1,)` to 1."""
     if difference := task.provenance.difference():
         raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
     stop = np.zeros(1, np.int64) if stop is None else stop
@@ -89,8 +85,6 @@ def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None
             progress=advance,
             stop=stop,
         )
-        if stop[0]:
-            raise Stopped
         parts.append(part)
     found = Runs.join(parts)
     if found.state is None:

@@ -40,6 +40,7 @@ from cpsrl.types import Floats, Ints
 TRIAL_SWEEPS, MORE_SWEEPS = 8, 60
 START_GAMMA, START_SWEEPS = 0.999, 24
 POLICY_STEPS = 300
+MOST_DENSE = 2000
 TIE = 1e-11
 MOST_ITERATIONS, PATIENCE = 1000, 10
 NOISE = 16
@@ -96,13 +97,19 @@ def solve_average(
         run_sweeps(mdp, START_GAMMA, 0.0, START_SWEEPS, np.zeros(mdp.n_states), choice)
         within = float(np.abs(mdp.rewards).max())
         start = iterate(mdp, kernels.FAR_SIGHTED, within, choice)
-        return _iterate(mdp, tol, bias_optimal, start.policy)
+        try:
+            return _iterate(mdp, tol, bias_optimal, start.policy)
+        except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
+            if mdp.n_states > MOST_DENSE:
+                raise ValueError(
+                    f"{mdp!r} has states that are visited too rarely for float64 to plan"
+                ) from None
     work = kernels.workspace(mdp.n_states)
     kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, choice, work)
     found = _certified(mdp, tol, choice, work.gain, work.value)
     if bias_optimal:
         return _iterate(mdp, tol, bias_optimal, choice)
-    if not found.reached:
+    if not found.reached and mdp.n_states <= DENSE_PLANNING:
         found = min(found, _iterate(mdp, tol, bias_optimal, choice), key=lambda x: x.error)
     return found
 
