@@ -285,7 +285,7 @@ def sample(arrays, words, P, r):
 class Live(LiveBelief):
     inside = Inside(observe, sample)
     def __init__(self, rows):
-        self.arrays = (np.zeros(rows),)
+        self.arrays, self.shape = (np.zeros(rows),), (rows // 2, 2)
     def observe_many(self, states, actions, rewards, next_states):
         np.add.at(self.arrays[0], states * 2 + actions, rewards)
     def state(self):

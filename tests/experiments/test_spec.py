@@ -343,4 +343,4 @@ def test_the_documented_specification_is_valid_and_the_example_runs(tmp_path, mo
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(example, {})
-    assert (tmp_path / "results/my-experiment/experiment.json").exists()
+    assert (tmp_path / "results/two-gammas/experiment.json").exists()

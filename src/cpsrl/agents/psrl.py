@@ -275,7 +275,7 @@ class PSRLAgent(LiveAgent):
 
     def restore_parts(self, state: dict[str, Any]) -> None:
         """Restore the belief, and what it was not yet told of."""
-        if "belief" not in state or not isinstance(state.get("backlog"), dict):
+        if state.get("belief") is None or not isinstance(state.get("backlog"), dict):
             raise ValueError("the stored state lacks belief or backlog")
         like = {name: getattr(self.backlog, name) for name in PENDING}
         pending = checked_arrays("backlog", state["backlog"], like, PENDING)

@@ -9,8 +9,9 @@ live form must have is
     sample(rng)          a TabularMDP, or P `(S, A, S)` and r `(S, A)`, drawn with a NumPy generator
     state(), restore(state)                                 a tree of scalars and arrays
 
-in plain NumPy; `rng` is only lent. A live form may bring compiled functions as well (`Inside`).
-Then the compiled loop updates it step by step and samples from it without a pause.
+in plain NumPy; `rng` is only lent. A live form derived from `LiveBelief` may bring compiled
+functions as well (`Inside`, with `arrays` and `shape`). Then the compiled loop updates it step by
+step and samples from it without a pause.
 """
 
 import copy

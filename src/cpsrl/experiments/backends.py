@@ -66,7 +66,7 @@ Advance = Callable[[int], None]
 
 
 def perform(task: Task, advance: Advance | None = None, stop: Ints | None = None) -> Runs:
-    """Perform `task` in this thread; raise InterruptedError if another one sets `stop` `(1,)` to 1."""
+    """Perform `task` in this thread; raise InterruptedError if another one sets `stop` to 1."""
     if difference := task.provenance.difference():
         raise ValueError(f"a worker cannot take part in this experiment: it needs {difference}")
     stop = np.zeros(1, np.int64) if stop is None else stop
