@@ -196,10 +196,10 @@ class Bernoulli(Rule):
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the coins and gammas of a chunk; one uniform from `rng` for every step t >= 2."""
         gamma = self.gammas(first, n)
-        resample = np.ones(n, dtype=np.bool_)
-        undrawn = 1 if first == 1 else 0
-        tossed = gamma if isinstance(gamma, float) else gamma[undrawn:]
-        np.greater_equal(rng.random(n - undrawn), tossed, out=resample[undrawn:])
+        if first > 1:
+            return rng.random(n) >= gamma, gamma
+        resample = np.ones(n, np.bool_)
+        resample[1:] = rng.random(n - 1) >= (gamma if isinstance(gamma, float) else gamma[1:])
         return resample, gamma
 
 
@@ -212,10 +212,9 @@ class DoublingTimes(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the powers of two among the steps of a chunk; `rng` is not used."""
-        resample, t = np.zeros(n, np.bool_), 1
+        resample, t = np.zeros(n, np.bool_), 1 << (first - 1).bit_length()
         while t < first + n:
-            if t >= first:
-                resample[t - first] = True
+            resample[t - first] = True
             t *= 2
         return resample, math.nan
 
@@ -294,18 +293,20 @@ class CountDoubling(Rule):
 def asked(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
     """Return what `rule.arrays` gives, or raise if that is not what it should be."""
     resample, gamma = rule.arrays(first, n, rng)
-    coins, gammas = np.asarray(resample), np.asarray(gamma)
+    coins = np.asarray(resample)
+    gammas = gamma if isinstance(gamma, float) else np.asarray(gamma)
     right = coins.dtype == np.bool_ and coins.shape == (n,)
-    if not right or gammas.dtype != np.float64 or gammas.shape not in ((), (n,)):
+    if not right or (not isinstance(gammas, float) and gammas.shape != (n,)):
         raise ValueError(
             f"the rule {rule.label!r} must give {n} booleans and {n} floats or one, not "
-            f"{coins.dtype} {coins.shape} and {gammas.dtype} {gammas.shape}"
+            f"{coins.dtype} {coins.shape} and {gamma!r}"
         )
     if first == 1 and not coins[0]:
         raise ValueError(f"the rule {rule.label!r} must resample at step 1: there is no policy yet")
-    if rule.has_gamma and not ((gammas >= 0) & (gammas < 1)).all():
+    least, most = (gammas,) * 2 if isinstance(gammas, float) else (gammas.min(), gammas.max())
+    if rule.has_gamma and not 0 <= least <= most < 1:
         raise ValueError(f"the rule {rule.label!r} must give gammas in [0, 1), not {gammas}")
-    return coins, gammas if gammas.ndim else float(gammas)
+    return coins, gammas
 
 
 def checked_rule(rule: Any) -> Rule:

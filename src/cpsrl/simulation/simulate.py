@@ -1,6 +1,7 @@
 """`simulate`: one agent, one environment, many runs."""
 
 import copy
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +29,10 @@ STATE_KEYS |= {"discounted_regret", "streams", "agent"}
 POLL_SECONDS = 0.1
 TASKS = 16
 """Runs are handed to every thread in about so many portions, where there are many runs."""
+
+SET_ASIDE = 500
+"""So many runs at a time are put where the garbage collector, which has nothing to find there, does
+not look at them again and again; afterwards they are given back."""
 
 _slower_said: set[str] = set()
 
@@ -100,14 +105,18 @@ def simulate(
     ]
     if type(runs[0].agent) not in LOOPS:
         _say_slower(_label(spec))
-    if stop is None:
-        workers = checked_whole("threads", threads, 1) if threads is not None else cores()
-        _on_threads(runs, recorders, steps, workers, progress)
-    else:
-        for run, recorder in zip(runs, recorders, strict=True):
-            _advance(run, recorder, steps, progress or (lambda n: None), stop)
-        if stop[0]:
-            raise InterruptedError("the simulation was stopped")
+    try:
+        if stop is None:
+            workers = checked_whole("threads", threads, 1) if threads is not None else cores()
+            _on_threads(runs, recorders, steps, workers, progress)
+        else:
+            for run, recorder in zip(runs, recorders, strict=True):
+                _advance(run, recorder, steps, progress or (lambda n: None), stop)
+            if stop[0]:
+                raise InterruptedError("the simulation was stopped")
+    finally:
+        if len(runs) >= SET_ASIDE:
+            gc.unfreeze()
     gain = np.array([run.gain for run in runs])
     return Runs(
         times=marks,
@@ -193,6 +202,8 @@ def _begin(spec: Any, mdp: TabularMDP, seed: int, numbers: list[int], states: An
         if states is not None:
             _restore(run, states[i])
         runs.append(run)
+        if i % SET_ASIDE == SET_ASIDE - 1:
+            gc.freeze()
     return runs
 
 
