@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 
+import cpsrl
 from cpsrl.checks import (
     checked_gamma,
     checked_index,
@@ -49,3 +51,87 @@ def test_a_gamma_is_in_its_range(value):
     assert checked_gamma(np.int64(0)) == 0
     with pytest.raises(ValueError, match=r"gamma of step 7 must be a number in \[0, 1\), not"):
         checked_gamma(value, 7)
+
+
+def test_a_whole_number_has_an_end_unless_it_is_a_seed():
+    for value in (2**63, 10**400, 10**5000):
+        with pytest.raises(ValueError, match="n must be at most 9223372036854775807, not"):
+            checked_whole("n", value)
+        assert checked_whole("seed", value, most=None) == value
+    with pytest.raises(ValueError, match="not one of 400 digits"):
+        checked_number("x", 10**400)
+
+
+def test_a_class_is_not_an_object_of_it():
+    river = cpsrl.environment("riverswim")
+    for use in (
+        lambda: cpsrl.simulate(cpsrl.TSDE, river, 10, 1),
+        lambda: cpsrl.start(cpsrl.TSDE, river),
+        lambda: cpsrl.PSRL(cpsrl.Never),
+        lambda: cpsrl.PSRL(belief=cpsrl.Dirichlet),
+        lambda: cpsrl.PSRL(objective=cpsrl.Average),
+        lambda: cpsrl.Dirichlet(rewards=cpsrl.NormalGamma),
+        lambda: cpsrl.solve_average(cpsrl.TabularMDP),
+    ):
+        with pytest.raises(
+            ValueError, match=r"not the (class|function) (\w+): did you mean \2\(\)\?"
+        ):
+            use()
+
+
+HUGE = 10**6
+BEYOND = [
+    ("riverswim", {"n_states": HUGE}),
+    ("replacement", {"n_states": HUGE}),
+    ("queue", {"capacity": HUGE}),
+    ("inventory", {"capacity": HUGE}),
+    ("random", {"n_states": HUGE}),
+    ("gridworld", {"rows": 20 * HUGE}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), BEYOND)
+def test_a_model_that_can_not_fit_is_refused_before_it_is_made(name, options):
+    with pytest.raises(ValueError, match=r"the transitions would be .* GiB, and there are"):
+        cpsrl.environment(name, **options)
+    for option in options:
+        with pytest.raises(ValueError, match=f"{option} must be at most"):
+            cpsrl.environment(name, **{option: 10**400})
+
+
+def test_a_dense_form_that_can_not_fit_is_refused():
+    n = 200_000
+    mdp = cpsrl.TabularMDP(scipy.sparse.eye_array(n, format="csr"), np.zeros((n, 1)))
+    with pytest.raises(ValueError, match="the dense transitions would be"):
+        _ = mdp.dense
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: cpsrl.TabularMDP([[[10**400]]], [[0]]),
+        lambda: cpsrl.TabularMDP([[[1]]], [[10**400]]),
+        lambda: cpsrl.TabularMDP([[[1]]], [[0]], noise=10**400),
+        lambda: cpsrl.TabularMDP([[[1]]], [[0]], initial=[10**400]),
+        lambda: cpsrl.TabularMDP([[[1]]], [[0]], features=[[10**400]]),
+        lambda: cpsrl.environment("random", noise=10**400),
+        lambda: cpsrl.Dirichlet(transitions=10**400),
+        lambda: cpsrl.simulate(cpsrl.TSDE(), cpsrl.environment("riverswim"), 10**400),
+        lambda: cpsrl.simulate(cpsrl.TSDE(), cpsrl.environment("riverswim"), 10, 10**400),
+        lambda: cpsrl.simulate(cpsrl.TSDE(), cpsrl.environment("riverswim"), 10, [10**400]),
+        lambda: cpsrl.theory.bounds.theorem_4_1(6, 2, 10**400, 0.9, 1.0),
+        lambda: cpsrl.theory.bounds.theorem_4_1(6, 2, 100, 0.9, 10**400),
+        lambda: cpsrl.statistics.mean([10**400]),
+        lambda: cpsrl.statistics.growth_exponent([1, 10**400], [[1, 2]]),
+    ],
+)
+def test_a_number_beyond_all_measure_is_an_error_like_any_other(use):
+    with pytest.raises(ValueError):
+        use()
+
+
+def test_a_seed_may_be_as_large_as_it_likes():
+    river = cpsrl.environment("riverswim")
+    runs = cpsrl.simulate(cpsrl.TSDE(), river, 20, 1, seed=10**400)
+    more = cpsrl.simulate(cpsrl.TSDE(), river, 20, resume=runs.state)
+    assert more.times[-1] == 40

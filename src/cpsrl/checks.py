@@ -1,37 +1,64 @@
 """Checks of what is given: each returns the value in the wanted type, or says what is right."""
 
 import math
+import os
+import sys
 from collections.abc import Collection
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
+import scipy
 
 from cpsrl.registry import unknown
+from cpsrl.types import Floats
 
 LARGEST = 1e100
 """Where numbers are squared or divided by, they and their inverses may not be larger than this."""
+LARGEST_WHOLE = 2**63 - 1
+"""What an int64 can hold."""
+COPIES = 3
+"""How often an array is in memory while a model is made of it: as it comes, checked, and kept."""
+
+
+def shown(value: Any) -> str:
+    """Return what errors write for a wrong `value`; for a class, that it is to be called."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"one of {int(value.bit_length() * math.log10(2)):,} digits"
+    if isinstance(value, type | FunctionType):
+        kind = "class" if isinstance(value, type) else "function"
+        return f"the {kind} {value.__name__}: did you mean {value.__name__}()?"
+    return repr(value.item() if isinstance(value, np.number) else value)
 
 
 def checked_word(what: str, value: Any, words: Collection[str], place: str = "") -> str:
     """Return `value`, one of `words`, or raise; `place` says in the error whose option it is."""
     if not isinstance(value, str):
-        raise ValueError(f"{what} must be one of {', '.join(words)}, not {value!r}")
+        raise ValueError(f"{what} must be one of {', '.join(words)}, not {shown(value)}")
     if value not in words:
         raise unknown(what, value, words, place)
     return value
 
 
-def checked_whole(what: str, value: Any, least: int = 0) -> int:
-    """Return `value` as an int of at least `least`, or raise."""
+def is_sparse(value: Any) -> bool:
+    """Return whether `value` is a SciPy sparse matrix or array; importing those takes a while."""
+    return "scipy.sparse" in sys.modules and bool(scipy.sparse.issparse(value))
+
+
+def checked_whole(what: str, value: Any, least: int = 0, most: float | None = LARGEST_WHOLE) -> int:
+    """Return `value` as an int in least..most (or without end), or raise."""
     if not _is_whole(value) or value < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
+        raise ValueError(f"{what} must be a whole number of at least {least}, not {shown(value)}")
+    if most is not None and value > most:
+        raise ValueError(f"{what} must be at most {most}, not {shown(value)}")
     return int(value)
 
 
 def checked_index(what: str, value: Any, n: int) -> int:
     """Return `value` as an int in 0..n - 1, or raise."""
     if not _is_whole(value) or not 0 <= value < n:
-        raise ValueError(f"{what} must be a whole number in 0..{n - 1}, not {value!r}")
+        raise ValueError(f"{what} must be a whole number in 0..{n - 1}, not {shown(value)}")
     return int(value)
 
 
@@ -48,7 +75,7 @@ def checked_number(
         wanted = f"a number {'above' if open else 'of at least'} {low:g}"
     else:
         wanted = f"a finite number (at most {LARGEST:g})"
-    raise ValueError(f"{what} must be {wanted}, not {value!r}")
+    raise ValueError(f"{what} must be {wanted}, not {shown(value)}")
 
 
 def checked_positive(what: str, value: Any) -> float:
@@ -56,7 +83,7 @@ def checked_positive(what: str, value: Any) -> float:
     number = _number(value)
     if not 1 / LARGEST <= number <= LARGEST:
         raise ValueError(
-            f"{what} must be a positive number ({1 / LARGEST:g} to {LARGEST:g}), not {value!r}"
+            f"{what} must be a positive number ({1 / LARGEST:g} to {LARGEST:g}), not {shown(value)}"
         )
     return number
 
@@ -66,7 +93,7 @@ def checked_gamma(gamma: Any, step: int | None = None) -> float:
     number = _number(gamma)
     if not 0.0 <= number < 1.0:
         where = "" if step is None else f" of step {step}"
-        raise ValueError(f"gamma{where} must be a number in [0, 1), not {gamma!r}")
+        raise ValueError(f"gamma{where} must be a number in [0, 1), not {shown(gamma)}")
     return number
 
 
@@ -84,6 +111,41 @@ def checked_arrays(
                 f"{mine.dtype} {mine.shape}"
             )
     return arrays
+
+
+def checked_floats(what: str, values: Any, *dimensions: int) -> Floats:
+    """Return `values` as a new float64 array with one of the numbers of `dimensions`, or raise."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{what} must be an array of numbers: {error}") from None
+    if dimensions and array.ndim not in dimensions:
+        wanted = " or ".join(map(str, dimensions)) + " dimension" + "s" * (dimensions != (1,))
+        raise ValueError(f"{what} must have {wanted}, not shape {array.shape}")
+    return array
+
+
+def check_room(what: str, *shape: int) -> None:
+    """Raise a ValueError if float64 numbers of this shape, and their copies, have no room here."""
+    needed, held = COPIES * 8 * math.prod(shape), _memory()
+    if needed > held:
+        sizes = " x ".join(f"{n:,}" for n in shape)
+        raise ValueError(
+            f"{what} would be {sizes} numbers: that takes {needed / 2**30:,.1f} GiB, and there are "
+            f"{held / 2**30:,.1f} GiB; use sparse transitions, or a smaller model"
+        )
+
+
+def _memory() -> float:
+    """Return the bytes of memory that there are, infinity where nobody says."""
+    try:
+        machine = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        machine = math.inf
+    try:
+        return min(machine, float(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):
+        return machine
 
 
 def _is_whole(value: Any) -> bool:

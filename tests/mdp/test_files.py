@@ -28,7 +28,12 @@ busy,start,busy,1,0
 def same(first, second):
     """Whether two MDPs are equal bit for bit, apart from their names and how they are stored."""
     assert (first.csr != second.csr).nnz == 0
-    np.testing.assert_array_equal(first.rewards, second.rewards)
+    for field in ("rewards", "transition_rewards", "available"):
+        np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
+    assert (first.reward_range, first.declares_range) == (
+        second.reward_range,
+        second.declares_range,
+    )
     np.testing.assert_array_equal(first.noise, second.noise)
     np.testing.assert_array_equal(first.initial, second.initial)
     assert first.state_names == second.state_names
@@ -55,11 +60,18 @@ def mdps(draw):
     initial = draw(st.integers(0, n_states - 1))
     if n_states > 1 and draw(st.booleans()):
         initial = rng.dirichlet(np.ones(n_states))
+    if draw(st.booleans()):
+        rewards = rng.normal(size=(n_states, n_actions, n_states))
+    available = rng.random((n_states, n_actions)) < draw(st.sampled_from([0.5, 1.0]))
+    available[np.arange(n_states), rng.integers(0, n_actions, n_states)] = True
+    far = float(np.abs(rewards).max())
     text = st.text(st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=5)
     names = st.lists(text, min_size=n_states, max_size=n_states, unique=True)
     return TabularMDP(
         transitions,
         rewards,
+        available=available,
+        reward_range=(-far, 2 * far) if far < 1e99 and draw(st.booleans()) else None,
         noise=rng.random((n_states, n_actions)) if noise == "per pair" else noise,
         initial=initial,
         state_names=draw(st.none() | names.filter(lambda kept: not kept[0].isdecimal())),
@@ -142,19 +154,157 @@ def test_whole_numbers_from_zero_are_indices_in_any_order(tmp_path):
     np.testing.assert_array_equal(mdp.rewards, [[5], [7]])
 
 
-def test_a_reward_of_each_transition_is_averaged(tmp_path):
+def test_a_reward_of_each_transition_is_kept(tmp_path):
     text = with_line(5, "busy,wait,idle,0.25,4").replace(
         "busy,wait,busy,0.75,1", "busy,wait,busy,0.75,8"
     )
     (tmp_path / "machine.csv").write_text(text)
-    assert TabularMDP.load(tmp_path / "machine.csv").rewards[1, 0] == 0.25 * 4 + 0.75 * 8
+    mdp = TabularMDP.load(tmp_path / "machine.csv")
+    assert mdp.rewards[1, 0] == 0.25 * 4 + 0.75 * 8
+    np.testing.assert_array_equal(mdp.transition_rewards, [0, -0.5, 4, 8, 0])
+    world = mdp.simulator(seed=0)
+    world.state = 1
+    assert {world.step(0)[0] for _ in range(50) if not setattr(world, "state", 1)} == {4, 8}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "\t"),
+        GOOD.replace(",", ";").replace(".", ","),
+        GOOD.replace(",", "\t").replace(".", ","),
+        GOOD.replace(",", " ; ").replace(".", ","),
+        GOOD.replace("0.25", "25%").replace("0.75", "75 %"),
+        GOOD.replace(",", ";")
+        .replace("0.25", "25,0%")
+        .replace("0.75", "75%")
+        .replace("-0.5", "-,5"),
+    ],
+)
+def test_other_separators_decimal_commas_and_per_cent_are_recognised(text, tmp_path):
+    (tmp_path / "other.csv").write_text(text)
+    (tmp_path / "machine.csv").write_text(GOOD)
+    same(TabularMDP.load(tmp_path / "other.csv"), TabularMDP.load(tmp_path / "machine.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (GOOD.replace("0.25", "0,25"), "line 5: Expected 5 columns, got 6.*need semicolons"),
+        (GOOD.replace("0.25", '"0,25"'), "line 5: probability is '0,25'; .*with a decimal point"),
+        (
+            GOOD.replace(",", ";").replace("0.25", "0,25"),
+            r"line 5: probability is '0,25' and has a comma, .* a point \(line 6\)",
+        ),
+        (GOOD.replace("0.25", "25").replace("0.75", "75"), "line 5: probability is 25.0.*per cent"),
+        (GOOD.replace("-0.5", "-50%"), "line 3: reward is '-50%'; it must be a finite number"),
+        (GOOD.replace("0.75", "0.7499999"), "sum to 0.9999999, not 1; normalise=True"),
+        (GOOD.replace("0.75", "0.5"), "sum to 0.75, not 1$"),
+    ],
+)
+def test_what_is_not_recognised_gets_the_right_advice(text, complaint, tmp_path):
+    (tmp_path / "machine.csv").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        TabularMDP.load(tmp_path / "machine.csv")
+
+
+def off_by_a_little(suffix, folder):
+    path = folder / f"off{suffix}"
+    if suffix == ".npz":
+        rows = np.array([[[1, 0], [0, 1]], [[0.25, 0.7499999], [0, 1]]])
+        np.savez(path, transitions=rows, rewards=np.zeros((2, 2)))
+    else:
+        write_mdp(TabularMDP([[[1, 0], [0, 1]], [[0.25, 0.75], [0, 1]]], np.zeros((2, 2))), path)
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        read, write = {
+            ".csv": (pyarrow.csv.read_csv, pyarrow.csv.write_csv),
+            ".parquet": (pyarrow.parquet.read_table, pyarrow.parquet.write_table),
+        }[suffix]
+        table = read(path)
+        place = table.column_names.index("probability")
+        changed = [0.7499999 if p == 0.75 else float(p) for p in table["probability"].to_pylist()]
+        write(table.set_column(place, "probability", [changed]), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".npz", *TABLES])
+def test_rows_are_normalised_on_request(suffix, tmp_path):
+    path = off_by_a_little(suffix, tmp_path)
+    with pytest.raises(ValueError, match=r"sum to 0\.9999999"):
+        TabularMDP.load(path)
+    with pytest.warns(UserWarning, match=r"1 of 4 rows were normalised; the largest .* 1e-07"):
+        mdp = TabularMDP.load(path, normalise=True)
+    np.testing.assert_allclose(mdp.dense[1, 0], np.array([0.25, 0.7499999]) / 0.9999999, rtol=1e-15)
+    np.testing.assert_array_equal(mdp.dense[0], [[1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize("suffix", [".npz", *TABLES])
+def test_what_is_no_rounding_is_not_normalised(suffix, tmp_path):
+    path = tmp_path / f"mdp{suffix}"
+    if suffix == ".npz":
+        np.savez(path, transitions=np.full((2, 1, 2), 0.4), rewards=np.zeros((2, 1)))
+    else:
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+
+        labels = {"state": [0, 1], "action": [0, 0], "next_state": [0, 1]}
+        table = pa.table(labels | {"probability": [0.8, 0.8], "reward": [0.0, 0.0]})
+        {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](table, path)
+    with pytest.raises(ValueError, match=r"0\.8"):
+        TabularMDP.load(path, normalise=True)
+
+
+PARTLY = """state,action,next_state,probability,reward
+idle,wait,idle,1,0
+idle,start,busy,1,-0.5
+busy,wait,idle,0.25,1
+busy,wait,busy,0.75,2
+busy,start,,,
+"""
+
+
+def test_a_file_says_which_actions_are_not_available(tmp_path):
+    (tmp_path / "machine.csv").write_text(PARTLY)
+    mdp = TabularMDP.load(tmp_path / "machine.csv")
+    np.testing.assert_array_equal(mdp.available, [[True, True], [True, False]])
+    assert mdp.action_names == ("wait", "start")
+    (tmp_path / "shorter.csv").write_text(PARTLY.replace("busy,start,,,\n", ""))
+    with pytest.raises(ValueError, match="no line for state 'busy' and action 'start'"):
+        TabularMDP.load(tmp_path / "shorter.csv")
+    same(TabularMDP.load(tmp_path / "shorter.csv", missing_unavailable=True), mdp)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("busy,start,,1,", "line 6: next_state is empty"),
+        ("busy,start,,,\nbusy,start,idle,1,0", "'busy' and action 'start': .* not available, and"),
+        ("busy,start,,,\nlost,start,,,", "state 'lost' has no available action"),
+    ],
+)
+def test_a_line_says_clearly_that_an_action_is_not_available(line, complaint, tmp_path):
+    (tmp_path / "machine.csv").write_text(PARTLY.replace("busy,start,,,", line))
+    with pytest.raises(ValueError, match=complaint):
+        TabularMDP.load(tmp_path / "machine.csv", missing_unavailable=True)
+
+
+def test_zero_rows_of_an_npz_may_be_unavailable_actions(tmp_path):
+    rows = np.array([[[1.0, 0], [0, 1]], [[0.5, 0.5], [0, 0]]])
+    np.savez(tmp_path / "mdp.npz", transitions=rows, rewards=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match=r"sum to 0\.0"):
+        TabularMDP.load(tmp_path / "mdp.npz")
+    mdp = TabularMDP.load(tmp_path / "mdp.npz", missing_unavailable=True)
+    np.testing.assert_array_equal(mdp.available, [[True, True], [True, False]])
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("", "column 'state' is missing"),
-        (with_line(1, "state;action;next_state;probability;reward"), "unknown column"),
+        (with_line(1, "state;action;next_state;probability;reward"), "line 2: Expected 5 columns"),
         (with_line(1, "state,action,next_state,probability"), "column 'reward' is missing"),
         (
             with_line(1, "state,action,next_state,probabilty,reward"),
@@ -163,8 +313,11 @@ def test_a_reward_of_each_transition_is_averaged(tmp_path):
         (with_line(1, "state,action,state,probability,reward"), "'state' appears twice"),
         (GOOD.splitlines()[0] + "\n", "there is no transition in it"),
         (with_line(5, "busy,wait,idle,0.25"), "line 5: Expected 5 columns, got 4"),
-        (with_line(5, "busy,wait,idle,a quarter,1"), "line 5, probability: .*'a quarter'"),
-        (with_line(5, "busy,wait,idle,,1"), "line 5: probability is missing"),
+        (
+            with_line(5, "busy,wait,idle,a quarter,1"),
+            "line 5: probability is 'a quarter'; it must be",
+        ),
+        (with_line(5, "busy,wait,idle,,1"), "line 5: probability is empty"),
         (with_line(5, "busy,,idle,0.25,1"), "line 5: action is empty"),
         (with_line(5, "busy,wait,idle,-0.25,1"), r"line 5: probability is -0.25.*\[0, 1\]"),
         (with_line(5, "busy,wait,idle,0.25,nan"), "line 5: reward is nan"),
@@ -200,8 +353,11 @@ def test_a_csv_that_is_not_text_is_refused(tmp_path):
     ("column", "values", "complaint"),
     [
         ("noise", "1 1 1 2 1", "line 5: noise is not the same on all lines of state 'busy'"),
-        ("noise", "1 1 1 loud 1", "noise must be numbers: .*'loud'"),
+        ("noise", "1 1 1 loud 1", "line 6: noise is 'loud'; it must be a finite number"),
         ("noise", "1 1 1 -1 1", "line 6: noise is -1.0"),
+        ("reward_low", "0 0 0 0 0", "column 'reward_high' is missing"),
+        ("reward_low,reward_high", "0,1 0,1 0,2 0,1 0,1", "line 5: reward_high is not as on other"),
+        ("reward_low,reward_high", "0,1 0,1 0,1 0,1 0,1", r"reward_range is \(0, 1\), but"),
         ("initial", "1 0 0 0 0", "line 2: initial is not the same on all lines of state 'idle'"),
         ("initial", "0.5 0.5 0.6 0.6 0.6", "initial must be .*sum to 1"),
     ],
@@ -232,7 +388,7 @@ def test_parquet_takes_whole_numbers_and_names_the_row(tmp_path):
     parquet.write_table(pa.table(columns), path)
     np.testing.assert_array_equal(TabularMDP.load(path).dense[:, 0], [[0, 1], [1, 0]])
     parquet.write_table(pa.table(columns | {"reward": [0.5, None]}), path)
-    with pytest.raises(ValueError, match="row 2: reward is missing"):
+    with pytest.raises(ValueError, match="row 2: reward is empty"):
         TabularMDP.load(path)
     parquet.write_table(pa.table(columns | {"state": [0.0, 1.0]}), path)
     with pytest.raises(ValueError, match="state must be text or whole numbers, not double"):
@@ -344,3 +500,23 @@ def test_a_sparse_npz_is_read_without_making_it_dense(tmp_path):
     mdp = TabularMDP(scipy.sparse.eye_array(n, format="csr"), np.zeros((n, 1)))
     write_mdp(mdp, tmp_path / "large.npz")
     same(TabularMDP.load(tmp_path / "large.npz"), mdp)
+
+
+def test_what_is_given_for_unavailable_actions_is_not_normalised(tmp_path):
+    transitions = np.full((2, 2, 2), 0.5)
+    transitions[0, 1], transitions[1, 1] = (3, 9), (0.5, 0.501)
+    available = np.array([[1, 0], [1, 1]])
+    fields = {"transitions": transitions, "rewards": np.zeros((2, 2)), "available": available}
+    np.savez(tmp_path / "m.npz", **fields)
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        assert TabularMDP.load(tmp_path / "m.npz", normalise=True).available[0, 1] == 0
+    np.savez(tmp_path / "none.npz", transitions=1.0, rewards=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="transitions"):
+        TabularMDP.load(tmp_path / "none.npz", normalise=True)
+
+
+def test_means_of_transition_rewards_that_cancel_may_be_rounded():
+    transitions, each = [[[0.3, 0.7]], [[0.5, 0.5]]], [0.7, -0.3, 0.1, -0.1]
+    TabularMDP(transitions, [[1e-17], [1e-17]], transition_rewards=each)
+    with pytest.raises(ValueError, match="means"):
+        TabularMDP(transitions, [[1e-3], [0]], transition_rewards=each)

@@ -78,8 +78,8 @@ def test_row_pointers_that_go_back_are_refused():
         ((P.reshape(6, 3), R), r"transitions must have 3 dimensions, not shape \(6, 3\)"),
         ((sparse(P)[:5], R), r"sparse transitions must be \(S\*A, S\) = \(6, 3\)"),
         (("text", R), "transitions must be an array of numbers"),
-        ((P, R.ravel()), r"rewards must have 2 dimensions, not shape \(6,\)"),
-        ((P, np.empty((0, 2))), r"rewards must be \(S, A\) with S, A >= 1"),
+        ((P, R.ravel()), r"rewards must have 2 or 3 dimensions, not shape \(6,\)"),
+        ((P, np.empty((0, 2))), r"rewards must be \(S, A\) or .* with S, A >= 1"),
         ((P, changed(R, (2, 0), np.inf)), r"rewards\[2, 0\] is inf"),
     ],
 )
@@ -232,3 +232,145 @@ def test_an_action_out_of_range_is_refused_and_changes_nothing(action):
 def test_sizes_are_whole_and_positive(sizes):
     with pytest.raises(ValueError, match="must be a whole number of at least 1"):
         cpsrl.Sizes(*sizes)
+
+
+AVAILABLE = np.array([[False, True], [True, True], [True, False]])
+
+
+@pytest.mark.parametrize("form", [lambda x: x, sparse], ids=["dense", "sparse"])
+@pytest.mark.parametrize("junk", [0.0, np.nan])
+def test_an_unavailable_action_repeats_the_first_that_is_available(form, junk):
+    transitions, rewards, noise = P.copy(), R.copy(), np.full((3, 2), 0.5)
+    for array in (transitions, rewards, noise):
+        array[~AVAILABLE] = junk
+    noise[~AVAILABLE] = 9
+    mdp = cpsrl.TabularMDP(form(transitions), rewards, available=AVAILABLE, noise=noise)
+    assert mdp.stand_in.tolist() == [[1, 1], [0, 1], [0, 0]]
+    for state, action in np.argwhere(~AVAILABLE):
+        other = mdp.stand_in[state, action]
+        assert np.array_equal(mdp.dense[state, action], P[state, other])
+        assert mdp.rewards[state, action] == R[state, other]
+    assert np.array_equal(mdp.dense[AVAILABLE], P[AVAILABLE])
+    assert (mdp.noise == 0.5).all()
+    assert mdp.allowed(np.array([0, 0, 1])).tolist() == [1, 0, 0]
+    assert np.array_equal(replace(mdp, name="x").available, AVAILABLE)
+
+
+def test_where_all_actions_are_available_nothing_is_kept_of_it():
+    mdp = cpsrl.TabularMDP(P, R, available=np.ones((3, 2), np.int8))
+    assert mdp.available is None
+    assert mdp.sizes == cpsrl.TabularMDP(P, R).sizes == cpsrl.Sizes(3, 2)
+    assert mdp.stand_in.tolist() == [[0, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("available", "complaint"),
+    [
+        (AVAILABLE[:2], r"available must be \(S, A\) = \(3, 2\)"),
+        (AVAILABLE * 0.5, "of True and False"),
+        (AVAILABLE * 2, "of True and False"),
+        (changed(AVAILABLE, 2, False), r"available\[2\] has no action"),
+    ],
+)
+def test_a_wrong_mask_is_refused(available, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        cpsrl.TabularMDP(P, R, available=available)
+    with pytest.raises(ValueError, match=complaint):
+        cpsrl.Sizes(3, 2, available=available)
+
+
+def test_sizes_compare_by_what_is_available():
+    masked = cpsrl.Sizes(3, 2, available=AVAILABLE)
+    assert masked == cpsrl.Sizes(3, 2, available=AVAILABLE.tolist()) != cpsrl.Sizes(3, 2)
+    mdp = cpsrl.TabularMDP(P, R, available=AVAILABLE, reward_range=(0, 1))
+    assert len({masked, mdp.sizes}) == 1
+
+
+def test_the_simulator_refuses_an_unavailable_action_by_name():
+    for names, complaint in ((NAMES, "'wait' .* 'low'"), ({}, "action 0 .* state 0")):
+        simulator = cpsrl.TabularMDP(P, R, available=AVAILABLE, **names).simulator()
+        before = simulator.streams.state()
+        with pytest.raises(ValueError, match=complaint):
+            simulator.step(0)
+        assert simulator.streams.state() == before
+        simulator.step(1)
+
+
+def by_transition(rng, n_states=6, n_actions=2, successors=3):
+    """Transitions (S, A, S) with so many successors, and rewards (S, A, S)."""
+    weights = rng.random((n_states, n_actions, n_states))
+    weights *= weights >= np.sort(weights)[..., -successors, None]
+    return weights / weights.sum(-1, keepdims=True), rng.random(weights.shape)
+
+
+@pytest.mark.parametrize("successors", [3, 6])
+@pytest.mark.parametrize("noise", [0.0, 0.3, "bernoulli"])
+def test_the_reward_is_that_of_the_transition(noise, successors):
+    transitions, rewards = by_transition(np.random.default_rng(successors), successors=successors)
+    mdp = cpsrl.TabularMDP(transitions, rewards, noise=noise)
+    np.testing.assert_allclose(mdp.rewards, (transitions * rewards).sum(2), rtol=1e-14)
+    rows, states = mdp.csr.nonzero()
+    assert np.array_equal(mdp.transition_rewards, rewards.reshape(12, 6)[rows, states])
+    simulator, excess, squares = mdp.simulator(), [], []
+    for step in range(3000):
+        state, action = simulator.state, step % 2
+        reward, next_state = simulator.step(action)
+        mean = rewards[state, action, next_state]
+        excess.append(reward - mean)
+        squares.append(mean * (1 - mean) if noise == "bernoulli" else noise**2)
+    if noise == 0:
+        assert not np.any(excess)
+    else:
+        assert abs(np.mean(excess)) < 4 * np.sqrt(np.mean(squares) / 3000)
+        assert np.mean(np.square(excess)) == pytest.approx(np.mean(squares), rel=0.1)
+
+
+def test_rewards_of_transitions_come_in_any_form_and_stay():
+    transitions, rewards = by_transition(np.random.default_rng(0))
+    mdp = cpsrl.TabularMDP(transitions, rewards)
+    other = cpsrl.TabularMDP(sparse(transitions), scipy.sparse.coo_array(sparse(rewards)))
+    again = replace(other, name="again", available=np.arange(12).reshape(6, 2) > 0)
+    for one in (other, again):
+        assert np.array_equal(mdp.rewards[1:], one.rewards[1:])
+        assert np.array_equal(mdp.transition_rewards[6:], one.transition_rewards[6:])
+    assert np.array_equal(again.transition_rewards[:3], again.transition_rewards[3:6])
+    with pytest.raises(ValueError, match="the means of transition_rewards"):
+        replace(mdp, rewards=mdp.rewards + 1)
+    nowhere = scipy.sparse.csr_array((12, 6))
+    assert not cpsrl.TabularMDP(transitions, nowhere).rewards.any()
+
+
+def test_rewards_that_do_not_depend_on_the_transition_are_kept_by_row():
+    rewards = np.repeat(R[:, :, None], 3, axis=2)
+    mdp = cpsrl.TabularMDP(P, np.where(P > 0, rewards, 7.0))
+    assert mdp.transition_rewards is None
+    assert np.array_equal(mdp.rewards, R)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "options", "complaint"),
+    [
+        (np.zeros((3, 2, 2)), {}, r"rewards must be \(S, A\) or \(S, A, S\)"),
+        (scipy.sparse.csr_array((7, 3)), {}, r"sparse matrix \(S\*A, S\), .* not \(7, 3\)"),
+        (np.full((3, 2, 3), np.nan), {}, r"rewards\[0, 0, 0\] is nan"),
+        (3 * P, {"noise": "bernoulli"}, r"means in \[0, 1\]"),
+        (np.where(P > 0.5, 1.5, 0), {"noise": "bernoulli"}, r"means in \[0, 1\]"),
+        (R, {"transition_rewards": [1.0]}, r"transition_rewards must be \(9,\), not \(1,\)"),
+        (R, {"transition_rewards": np.ones(9)}, "the means of transition_rewards"),
+    ],
+)
+def test_wrong_rewards_of_transitions_are_refused(rewards, options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        cpsrl.TabularMDP(P, rewards, **options)
+
+
+@pytest.mark.parametrize("form", [lambda x: x, sparse], ids=["dense", "sparse"])
+def test_npz_keeps_what_is_available_and_rewards_of_transitions(form, tmp_path):
+    transitions, rewards = by_transition(np.random.default_rng(0))
+    mask = np.random.default_rng(1).random((6, 2)) < 0.7
+    mask[:, 0] |= ~mask[:, 1]
+    mdp = cpsrl.TabularMDP(form(transitions), rewards, available=mask)
+    mdp.save(tmp_path / "mdp.npz")
+    read = cpsrl.TabularMDP.load(tmp_path / "mdp.npz")
+    for name in ("dense", "rewards", "transition_rewards", "available"):
+        assert np.array_equal(getattr(read, name), getattr(mdp, name)), name

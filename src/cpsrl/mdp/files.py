@@ -2,7 +2,9 @@
 
 `.npz` keeps everything: `transitions` (S, A, S), or `transitions_data`, `transitions_indices` and
 `transitions_indptr` of the sparse matrix (S*A, S); `rewards` (S, A); and, each of them optional,
-`noise`, `initial`, `state_names`, `action_names`, `features` and `name`.
+`transition_rewards` (one for every transition that is not 0, in the order of s, a and s'),
+`available` (S, A), `noise`, `initial`, `state_names`, `action_names`, `features`, `name` and
+`reward_range`.
 
 `.csv` and `.parquet` are tables with one line per possible transition: see `cpsrl.mdp.long_form`.
 
@@ -11,33 +13,46 @@ Files are written whole or not at all.
 """
 
 import os
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from cpsrl.atomic import whole_file
-from cpsrl.mdp.long_form import read_csv, read_parquet, write_csv, write_parquet
+from cpsrl.checks import is_sparse
+from cpsrl.mdp.long_form import ROUNDED, read_csv, read_parquet, write_csv, write_parquet
 from cpsrl.registry import unknown
 
 __all__ = ["read_arguments", "write_mdp"]
 
 SPARSE_PARTS = ("transitions_data", "transitions_indices", "transitions_indptr")
-NUMBER_FIELDS = ("transitions", *SPARSE_PARTS, "rewards", "initial", "features")
+REWARD_FIELDS = ("rewards", "transition_rewards", "reward_range")
+NUMBER_FIELDS = ("transitions", *SPARSE_PARTS, *REWARD_FIELDS, "initial", "features")
 TEXT_FIELDS = ("state_names", "action_names", "name")
 
 
-def read_arguments(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of the `TabularMDP` in a `.npz`, `.csv` or `.parquet` file."""
+def read_arguments(
+    path: str | os.PathLike[str], normalise: bool = False, missing_unavailable: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of the `TabularMDP` in a `.npz`, `.csv` or `.parquet` file.
+
+    Args:
+        path: the file.
+        normalise: divide rows whose probabilities do not quite sum to 1 by their sums, and warn
+            of the largest correction. Rows that are off by more than .05 stay an error.
+        missing_unavailable: take actions without a transition for unavailable ones.
+    """
     path = Path(path)
-    read = {".npz": _read_npz, ".csv": read_csv, ".parquet": read_parquet}[_suffix(path)]
+    read = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet}[_suffix(path)]
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        return read(path)
+        arguments = read(path, normalise, missing_unavailable)
+        return _normalised(path, arguments) if normalise else arguments
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -45,7 +60,8 @@ def read_arguments(path: str | os.PathLike[str]) -> dict[str, Any]:
 def write_mdp(mdp: Any, path: str | os.PathLike[str]) -> None:
     """Write `mdp` to a `.npz`, `.csv` or `.parquet` file, whole or not at all."""
     path = Path(path)
-    write = {".npz": _write_npz, ".csv": write_csv, ".parquet": write_parquet}[_suffix(path)]
+    check_steady(mdp)
+    write = {".npz": write_npz, ".csv": write_csv, ".parquet": write_parquet}[_suffix(path)]
     with whole_file(path) as file:
         write(mdp, file)
 
@@ -57,7 +73,17 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _write_npz(mdp: Any, file: IO[bytes]) -> None:
+def check_steady(mdp: Any) -> None:
+    """Raise a ValueError if the world changes."""
+    if mdp.changes is not None:
+        raise ValueError(
+            f"a file holds one model, and {mdp!r} changes: save those of its `moments`"
+        )
+
+
+def write_npz(mdp: Any, file: IO[bytes]) -> None:
+    """Write `mdp` to an open `.npz` file."""
+    check_steady(mdp)
     fields: dict[str, Any] = {
         "rewards": mdp.rewards,
         "noise": np.asarray(mdp.noise),
@@ -69,15 +95,48 @@ def _write_npz(mdp: Any, file: IO[bytes]) -> None:
         fields |= zip(SPARSE_PARTS, (matrix.data, matrix.indices, matrix.indptr), strict=True)
     else:
         fields["transitions"] = mdp.transitions
-    for field in ("state_names", "action_names", "features"):
+    for field in ("transition_rewards", "available", "state_names", "action_names", "features"):
         if getattr(mdp, field) is not None:
             fields[field] = np.asarray(getattr(mdp, field))
+    if mdp.declares_range:
+        fields["reward_range"] = np.asarray(mdp.reward_range)
     np.savez(file, **fields)
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
+def _normalised(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with rows that sum to 1, and warn of the largest correction."""
+    given = arguments["transitions"]
+    if given.ndim < 2:
+        return arguments  # which `TabularMDP` refuses
+    rows = given if is_sparse(given) else given.reshape(-1, given.shape[-1])
+    sums = np.asarray(rows.sum(axis=1)).ravel()
+    used = np.ones(len(sums), np.bool_)
+    if (mask := arguments.get("available")) is not None and np.size(mask) == len(sums):
+        used = np.ravel(mask).astype(np.bool_)
+    off = np.where(used, np.abs(sums - 1.0), 0.0)
+    if (off > ROUNDED).any():
+        raise ValueError(f"row {np.argmax(off)} of the transitions sums to {sums[np.argmax(off)]}")
+    scale = np.where(off > 0.0, 1.0 / np.where(used, sums, 1.0), 1.0)
+    if is_sparse(given):
+        arguments["transitions"] = scipy.sparse.diags_array(scale) @ given
+    else:
+        arguments["transitions"] = (rows * scale[:, None]).reshape(given.shape)
+    warnings.warn(
+        f"{path}: {np.count_nonzero(off)} of {np.count_nonzero(used)} rows were normalised; the "
+        f"largest correction was {off.max():.3g}",
+        stacklevel=4,
+    )
+    return arguments
+
+
+def read_npz(
+    path: Path | IO[bytes], normalise: bool = False, missing_unavailable: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of the MDP of a `.npz` file, by its path or open."""
     if not zipfile.is_zipfile(path):
         raise ValueError("not a whole .npz file")
+    if not isinstance(path, Path):
+        path.seek(0)
     fields: dict[str, Any] = {}
     field = ""
     try:
@@ -86,16 +145,24 @@ def _read_npz(path: Path) -> dict[str, Any]:
                 fields[field] = archive[field]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"field {field!r}: {error}") from None
-    return _arguments(fields)
+    arguments = _arguments(fields)
+    if missing_unavailable:
+        rows = arguments["transitions"]
+        sums = rows.sum(axis=1 if is_sparse(rows) else 2)
+        found = np.asarray(sums).reshape(arguments["rewards"].shape[:2]) > 0.0
+        arguments["available"] = found & np.asarray(arguments.get("available", True))
+    return arguments
 
 
 def _arguments(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `TabularMDP` that the arrays of a `.npz` file stand for."""
-    known = (*NUMBER_FIELDS, "noise", *TEXT_FIELDS)
+    known = (*NUMBER_FIELDS, "available", "noise", *TEXT_FIELDS)
     for field, array in fields.items():
         if field not in known:
             raise unknown("field", field, known)
-        kinds = {"noise": "Uiuf"}.get(field, "U" if field in TEXT_FIELDS else "iuf")
+        kinds = {"noise": "Uiuf", "available": "biu"}.get(
+            field, "U" if field in TEXT_FIELDS else "iuf"
+        )
         if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
             raise ValueError(f"field {field!r} must be {'text' if kinds == 'U' else 'numbers'}")
     if "rewards" not in fields:
@@ -114,7 +181,7 @@ def _arguments(fields: dict[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if field not in SPARSE_PARTS}
 
 
-def _sparse(fields: dict[str, Any]) -> scipy.sparse.csr_array:
+def _sparse(fields: dict[str, Any]) -> Any:
     """Return the sparse transitions of a `.npz` file with every index checked."""
     if fields["rewards"].ndim != 2:
         raise ValueError(f"field 'rewards' must be (S, A), not {fields['rewards'].shape}")

@@ -1,24 +1,33 @@
 """MDPs as tables in long form, one line per possible transition: `.csv` and `.parquet`.
 
-    state, action, next_state, probability, reward [, noise] [, initial]
+    state, action, next_state, probability, reward [, noise] [, initial] [, reward_low, reward_high]
 
 - Labels are text. If those of the states are exactly 0..S-1 they are the states' numbers; else they
   are names, numbered in the order in which they first appear under `state`. Actions likewise.
+- `probability` may be written in per cent, with the sign: 30%.
 - `reward` is the mean reward of the state and action; where it differs between the lines of one
-  state and action it is that of the transition, and their mean is taken.
+  state and action it is that of the transition, and kept as such.
 - `noise`, optional: the standard deviation of the reward, the same on all lines of a state and
   action; or the word bernoulli on every line.
 - `initial`, optional: the probability of starting in the state, the same on all its lines. Without
   it the process starts in the first state.
+- `reward_low` and `reward_high`, optional: the range of mean rewards that agents are told, the same
+  on all lines.
 
-Every state needs every action, the probabilities of a state and action sum to one, and a
-transition stands on one line only; one that has no line has probability 0. Spaces around labels do
-not count. A table has no room for features, so an MDP with features is refused; its name becomes
-that of the file. It is read as a dense model if that is small or at least a quarter non-zero, else
-as a sparse one. Numbers are written with as many digits as bring back the same float.
+The probabilities of a state and action sum to one, and a transition stands on one line only; one
+that has no line has probability 0. An action that is not available in a state has one line there,
+on which `next_state`, `probability` and `reward` are empty; an action without any line is an error,
+unless the reader is told that such actions are not available.
+
+In a `.csv` the columns are separated by commas, semicolons or tabs. With the latter two, numbers
+may have decimal commas. Spaces around labels and numbers do not count. A table has no room for
+features, so an MDP with features is refused; its name becomes that of the file. It is read as a
+dense model if that is small or at least a quarter non-zero, else as a sparse one. Numbers are
+written with as many digits as bring back the same float.
 """
 
 import csv
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +36,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from cpsrl.mdp.simulator import BERNOULLI, NO_NOISE
 from cpsrl.registry import unknown
@@ -35,9 +44,15 @@ from cpsrl.types import Floats, Ints
 
 LABELS = ("state", "action", "next_state")
 NEEDED = (*LABELS, "probability", "reward")
-COLUMNS = (*NEEDED, "noise", "initial")
+RANGE = ("reward_low", "reward_high")
+NUMBERS = ("probability", "reward", "noise", "initial", *RANGE)
+COLUMNS = (*LABELS, *NUMBERS)
+SEPARATORS = ",;\t"
 
 ROW_SUM_TOLERANCE = 1e-8
+ROUNDED = 0.05
+"""How far from one the sum of a row may be that is normalised: more is not a matter of rounding."""
+NORMALISE = "normalise=True (--normalise) divides such rows by their sums"
 DENSE_ENTRIES = 250_000
 """Number of entries up to which a table is read as a dense model, whatever its zeros."""
 
@@ -58,30 +73,51 @@ def write_parquet(mdp: Any, file: IO[bytes]) -> None:
     parquet.write_table(_table_of(mdp), file)
 
 
-def read_csv(path: Path) -> dict[str, Any]:
+def read_csv(path: Path, normalise: bool, missing_unavailable: bool) -> dict[str, Any]:
     """Return the arguments of the MDP of a `.csv` file."""
+    table = csv_table(path, NEEDED, COLUMNS)
+    return _arguments_of(table, path.stem, normalise, missing_unavailable)
+
+
+def read_parquet(path: Path, normalise: bool, missing_unavailable: bool) -> dict[str, Any]:
+    """Return the arguments of the MDP of a `.parquet` file."""
+    table = parquet_table(path, NEEDED, COLUMNS)
+    return _arguments_of(table, path.stem, normalise, missing_unavailable)
+
+
+def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table":
+    """Return the table of a `.csv` file, whose columns are read as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
-        header = [column.strip() for column in next(csv.reader(file), [])]
-    _check_columns(header)
-    texts = (*LABELS, "noise")
-    types = {column: pa.string() if column in texts else pa.float64() for column in header}
+        first = file.readline()
+    separator = max(SEPARATORS, key=first.count)
+    header = [column.strip() for column in next(csv.reader([first], delimiter=separator), [])]
+    _check_columns(header, needed, known)
     try:
         table = arrow_csv.read_csv(
             path,
             # Arrow names the row of an error only without threads
             read_options=arrow_csv.ReadOptions(use_threads=False, skip_rows=1, column_names=header),
-            convert_options=arrow_csv.ConvertOptions(column_types=types, null_values=[""]),
+            parse_options=arrow_csv.ParseOptions(delimiter=separator),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
         )
     except pa.ArrowInvalid as error:
-        raise ValueError(_csv_complaint(path, header, str(error))) from None
-    return _arguments_of(_Table(table, lambda i: f"line {_line(path, i)}"), path.stem)
+        complaint = _csv_complaint(path, str(error), separator)
+        if "invalid UTF8" in complaint:
+            complaint += '; save the file as UTF-8 (in Excel, "CSV UTF-8")'
+        raise ValueError(complaint) from None
+    lines = Table(table, lambda i: f"line {_line(path, i)}")
+    return lines if separator == "," else lines.with_decimal_points()
 
 
-def read_parquet(path: Path) -> dict[str, Any]:
-    """Return the arguments of the MDP of a `.parquet` file."""
+def parquet_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table":
+    """Return the table of a `.parquet` file."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -89,8 +125,8 @@ def read_parquet(path: Path) -> dict[str, Any]:
         table = parquet.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"not a whole Parquet file: {error}") from None
-    _check_columns(table.column_names)
-    return _arguments_of(_Table(table, lambda i: f"row {i + 1}"), path.stem)
+    _check_columns(table.column_names, needed, known)
+    return Table(table, lambda i: f"row {i + 1}")
 
 
 def _table_of(mdp: Any) -> Any:
@@ -99,32 +135,45 @@ def _table_of(mdp: Any) -> Any:
 
     if mdp.features is not None:
         raise ValueError("a table has no room for features; write a .npz file instead")
-    matrix = mdp.csr
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    matrix, shown = mdp.csr, np.ones(mdp.rewards.size, np.bool_)
+    if mdp.available is not None:
+        shown = mdp.available.ravel()
+    pairs = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    kept = np.flatnonzero(shown[pairs])
+    empty = np.flatnonzero(~shown)
+    order = np.argsort(np.concatenate([pairs[kept], empty]), kind="stable")
+    row = np.concatenate([pairs[kept], empty])[order]
+    entry = np.concatenate([kept, np.zeros(len(empty), np.int64)])[order]
+    blank = order >= len(kept)
     state, action = np.divmod(row, mdp.n_actions)
+    each = mdp.transition_rewards
     columns = {
         "state": _label_column("state", mdp.state_names, state),
         "action": _label_column("action", mdp.action_names, action),
-        "next_state": _label_column("state", mdp.state_names, matrix.indices),
-        "probability": matrix.data,
-        "reward": mdp.rewards.ravel()[row],
+        "next_state": _label_column("state", mdp.state_names, matrix.indices[entry], blank),
+        "probability": pa.array(matrix.data[entry], mask=blank),
+        "reward": pa.array(mdp.rewards.ravel()[row] if each is None else each[entry], mask=blank),
     }
     kind, deviation = mdp.noise_code
-    if kind != NO_NOISE:
-        bernoulli = kind == BERNOULLI
-        columns["noise"] = ["bernoulli"] * len(row) if bernoulli else deviation.ravel()[row]
+    if kind == BERNOULLI:
+        columns["noise"] = ["bernoulli"] * len(row)
+    elif kind != NO_NOISE:
+        columns["noise"] = deviation.ravel()[row]
     if isinstance(mdp.initial, np.ndarray):
         columns["initial"] = mdp.initial[state]
     elif mdp.initial != 0:
         columns["initial"] = (state == mdp.initial).astype(np.float64)
+    if mdp.declares_range:
+        columns |= {k: np.full(len(row), v) for k, v in zip(RANGE, mdp.reward_range, strict=True)}
     return pa.table(columns)
 
 
-def _label_column(what: str, names: tuple[str, ...] | None, index: Ints) -> Any:
+def _label_column(what: str, names: tuple[str, ...] | None, index: Ints, blank: Any = None) -> Any:
     import pyarrow as pa
 
+    places = pa.array(index, mask=blank)
     if names is None:
-        return pa.array(index)
+        return places
     for name in names:
         if not name or name != name.strip() or "\n" in name or "\r" in name:
             raise ValueError(
@@ -136,21 +185,23 @@ def _label_column(what: str, names: tuple[str, ...] | None, index: Ints) -> Any:
             f"in a table the {what} names {names[0]!r}, ... would be taken for the {what}s' "
             "numbers; write a .npz file instead"
         )
-    return pa.array(names).take(pa.array(index))
+    return pa.array(names).take(places)
 
 
 def _are_numbers(labels: Sequence[str]) -> bool:
     return set(labels) == {str(i) for i in range(len(labels))}
 
 
-def _csv_complaint(path: Path, header: list[str], message: str) -> str:
-    """Return Arrow's `message` with its row as a line of the file and its column by name."""
-    found = re.search(r"(?:column #(\d+): )?Row #(\d+): (.*)", message, re.DOTALL)
+def _csv_complaint(path: Path, message: str, separator: str) -> str:
+    """Return Arrow's `message` with its row as a line of the file."""
+    found = re.search(r"(?:column #\d+: )?Row #(\d+): (.*)", message, re.DOTALL)
     if not found:
         return message
-    column, row, rest = found.groups()
-    field = f", {header[int(column)]}" if column else ""
-    return f"line {_line(path, int(row) - 2)}{field}: {rest}"
+    row, rest = found.groups()
+    counts = re.match(r"Expected (\d+) columns, got (\d+)", rest)
+    if counts and int(counts[2]) > int(counts[1]) and separator == ",":
+        rest += " (numbers with decimal commas need semicolons between the columns)"
+    return f"line {_line(path, int(row) - 2)}: {rest}"
 
 
 def _line(path: Path, i: int) -> int:
@@ -160,19 +211,19 @@ def _line(path: Path, i: int) -> int:
         return next(islice(written, i + 1, None))
 
 
-def _check_columns(columns: list[str]) -> None:
+def _check_columns(columns: list[str], needed: Sequence[str], known: Sequence[str]) -> None:
     for column in columns:
-        if column not in COLUMNS:
-            raise unknown("column", column, COLUMNS)
+        if column not in known:
+            raise unknown("column", column, known)
         if columns.count(column) > 1:
             raise ValueError(f"the column {column!r} appears twice")
-    for column in NEEDED:
+    for column in [*needed, *(RANGE if set(RANGE) & set(columns) else ())]:
         if column not in columns:
             raise ValueError(f"the column {column!r} is missing (found: {', '.join(columns)})")
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """A table as it was read, and the way to say where one of its lines is."""
 
     table: Any
@@ -182,62 +233,122 @@ class _Table:
         return column in self.table.column_names
 
     def error(self, i: Any, complaint: str) -> ValueError:
+        """Return the error for a complaint about line `i`."""
         return ValueError(f"{self.place(int(i))}: {complaint}")
 
     def is_number(self, column: str) -> bool:
+        """Return whether a column holds floats."""
         import pyarrow as pa
 
         return bool(pa.types.is_floating(self.table[column].type))
 
-    def labels(self, column: str) -> tuple[Ints, tuple[str, ...]]:
-        """Return the code of each line `(n,)` and the words that the codes stand for."""
+    def text(self, column: str) -> Any:
+        """Return a column as text without spaces around it, null for what is empty; floats stay."""
         import pyarrow as pa
         from pyarrow import compute
 
-        values = self._full(column)
-        if self.is_number(column):
-            raise ValueError(f"{column} must be text or whole numbers, not {values.type}")
+        written = self.table[column]
+        if pa.types.is_floating(written.type):
+            return written.combine_chunks()
         try:
-            text = compute.utf8_trim_whitespace(values.cast(pa.string()))
+            words = compute.utf8_trim_whitespace(written.cast(pa.string()))
         except pa.ArrowException as error:
             raise ValueError(f"{column} must be text: {error}") from None
-        coded = text.combine_chunks().dictionary_encode()
-        codes, words = coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
-        if "" in words:
-            raise self.error(np.argmax(codes == words.index("")), f"{column} is empty")
-        return codes, tuple(words)
+        return compute.if_else(compute.equal(words, ""), None, words).combine_chunks()
+
+    def is_blank(self, column: str) -> Any:
+        """Return for each line whether nothing is written there, `(n,)`."""
+        return self.text(column).is_null().to_numpy(zero_copy_only=False)
+
+    def only(self, kept: Any) -> "Table":
+        """Return the lines with these numbers."""
+        return Table(self.table.take(kept), lambda i: self.place(int(kept[i])))
+
+    def with_decimal_points(self) -> "Table":
+        """Return the table with decimal points for commas; raise if numbers have both."""
+        from pyarrow import compute
+
+        table, pointed = self.table, None
+        texts = {column: self.text(column) for column in NUMBERS if column in self}
+        for text in texts.values():
+            points = compute.fill_null(compute.match_substring(text, "."), False)
+            if pointed is None and compute.any(points).as_py():
+                pointed = compute.index(points, True).as_py()
+        for column, text in texts.items():
+            commas = compute.fill_null(compute.match_substring(text, ","), False)
+            if not compute.any(commas).as_py():
+                continue
+            if pointed is not None:
+                i = compute.index(commas, True).as_py()
+                raise self.error(
+                    i,
+                    f"{column} is {text[i].as_py()!r} and has a comma, but there are numbers with "
+                    f"a point ({self.place(pointed)}): write all of them in one way",
+                )
+            place = table.column_names.index(column)
+            table = table.set_column(place, column, compute.replace_substring(text, ",", "."))
+        return Table(table, self.place)
+
+    def labels(self, column: str) -> tuple[Ints, tuple[str, ...]]:
+        """Return the code of each line `(n,)` and the words that the codes stand for."""
+        if self.is_number(column):
+            kind = self.table[column].type
+            raise ValueError(f"{column} must be text or whole numbers, not {kind}")
+        coded = self._full(column).dictionary_encode()
+        return coded.indices.to_numpy().astype(np.int64), tuple(coded.dictionary.to_pylist())
 
     def numbers(self, column: str, least: float = -np.inf, most: float = np.inf) -> Floats:
         """Return the number on each line `(n,)`, finite and in [least, most]."""
         import pyarrow as pa
         from pyarrow import compute
 
-        written = self._full(column)
-        try:
-            if not self.is_number(column):
-                written = compute.utf8_trim_whitespace(written.cast(pa.string()))
-            values = np.asarray(written.cast(pa.float64()), dtype=np.float64)
-        except pa.ArrowException as error:
-            raise ValueError(f"{column} must be numbers: {error}") from None
-        wrong = ~(np.isfinite(values) & (values >= least) & (values <= most))
+        text = self._full(column)
+        bounds = "" if least == -np.inf else f" in [{least:g}, {most:g}]"
+        wanted = f"it must be a finite number{bounds}"
+        values = text
+        if not self.is_number(column):
+            shares = compute.ends_with(text, "%") if column == "probability" else None
+            digits = text if shares is None else compute.utf8_rtrim(text, "% ")
+            try:
+                values = digits.cast(pa.float64())
+            except pa.ArrowException:
+                i = next(i for i, word in enumerate(digits) if not _is_number(word))
+                comma = "," in text[i].as_py() and ", with a decimal point"
+                raise self.error(
+                    i, f"{column} is {text[i].as_py()!r}; {wanted}{comma or ''}"
+                ) from None
+            if shares is not None:
+                values = compute.if_else(shares, compute.divide(values, 100.0), values)
+        found = np.asarray(values.cast(pa.float64()), dtype=np.float64)
+        wrong = ~(np.isfinite(found) & (found >= least) & (found <= most))
         if wrong.any():
-            i = np.argmax(wrong)
-            bounds = "" if least == -np.inf else f" in [{least:g}, {most:g}]"
-            raise self.error(i, f"{column} is {values[i]}; it must be a finite number{bounds}")
-        return values
+            i = int(np.argmax(wrong))
+            cent = "; per cent are written with the sign" if column == "probability" else ""
+            raise self.error(i, f"{column} is {found[i]}; {wanted}{cent}")
+        return found
 
     def _full(self, column: str) -> Any:
-        values = self.table[column]
-        if values.null_count:
-            raise self.error(np.argmax(values.is_null().to_numpy()), f"{column} is missing")
-        return values
+        text = self.text(column)
+        if text.null_count:
+            i = np.argmax(text.is_null().to_numpy(zero_copy_only=False))
+            raise self.error(i, f"{column} is empty")
+        return text
+
+
+def _is_number(word: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        return word.cast(pa.float64()) is not None
+    except pa.ArrowException:
+        return False
 
 
 @dataclass(frozen=True)
 class _Rows:
     """The lines of a table in the order of their rows s*A + a and next states."""
 
-    table: _Table
+    table: Table
     n_states: int
     n_actions: int
     state_names: tuple[str, ...] | None
@@ -248,6 +359,13 @@ class _Rows:
     """Next states, `(n,)`."""
     indptr: Ints
     """Where each row begins, and the end, `(S*A + 1,)`."""
+    available: Any
+    """Whether each row has lines, `(S*A,)`."""
+
+    @property
+    def starts(self) -> Ints:
+        """Where each of the rows that have lines begins."""
+        return self.indptr[:-1][self.available]
 
     def pair(self, row: Any) -> str:
         """Return the state and the action of a row in words."""
@@ -258,14 +376,22 @@ class _Rows:
 
     def constant(self, column: str, most: float = np.inf, per_state: bool = False) -> Floats:
         """Return a column that is the same on all lines of a row (or of a state), once for each."""
-        step = self.n_actions if per_state else 1
-        values, starts = self.table.numbers(column, 0.0, most)[self.order], self.indptr[:-1:step]
+        row = np.flatnonzero(self.available)
+        if per_state:
+            row = row[np.unique(row // self.n_actions, return_index=True)[1]]
+        values, starts = self.table.numbers(column, 0.0, most)[self.order], self.indptr[row]
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
         if (low != high).any():
             i = np.argmax(low != high)
-            complaint = f"{column} is not the same on all lines of {self.pair(i * step)}"
+            complaint = f"{column} is not the same on all lines of {self.pair(row[i])}"
             raise self.table.error(self.order[starts[i]], complaint)
         return np.asarray(low)
+
+    def spread(self, values: Floats) -> Floats:
+        """Return `(S, A)`: the values of the rows that have lines, and 0 for the others."""
+        whole = np.zeros(len(self.available))
+        whole[self.available] = values
+        return whole.reshape(self.n_states, self.n_actions)
 
 
 def _numbered(words: tuple[str, ...]) -> tuple[Ints, tuple[str, ...] | None]:
@@ -275,28 +401,52 @@ def _numbered(words: tuple[str, ...]) -> tuple[Ints, tuple[str, ...] | None]:
     return np.arange(len(words)), words
 
 
-def _rows_of(table: _Table) -> _Rows:
+def _rows_of(table: Table, missing_unavailable: bool) -> _Rows:
     """Return the lines in order, once every state has every action and no transition is double."""
     state_codes, state_words = table.labels("state")
     action_codes, action_words = table.labels("action")
-    next_codes, next_words = table.labels("next_state")
     state_numbers, state_names = _numbered(state_words)
     action_numbers, action_names = _numbered(action_words)
+    n_states, n_actions = len(state_words), len(action_words)
+    all_rows = state_numbers[state_codes] * n_actions + action_numbers[action_codes]
+
+    blank = np.logical_and.reduce([table.is_blank(c) for c in NEEDED if c not in LABELS[:2]])
+    kept = np.flatnonzero(~blank)
+    table, row = table.only(kept), all_rows[kept]
+    if not kept.size:
+        raise ValueError("there is no transition in it")
+    next_codes, next_words = table.labels("next_state")
     number_of = dict(zip(state_words, state_numbers, strict=True))
     for code, word in enumerate(next_words):
         if word not in number_of:
             i = np.argmax(next_codes == code)
             raise table.error(i, f"next_state {word!r} has no line of its own as a state")
-    n_states, n_actions = len(state_words), len(action_words)
-    row = state_numbers[state_codes] * n_actions + action_numbers[action_codes]
     successor = np.array([number_of[word] for word in next_words])[next_codes]
     order = np.lexsort((successor, row))
     row, successor = row[order], successor[order]
     counts = np.bincount(row, minlength=n_states * n_actions)
     indptr = np.concatenate(([0], np.cumsum(counts)))
-    rows = _Rows(table, n_states, n_actions, state_names, action_names, order, successor, indptr)
-    if not counts.all():
-        raise ValueError(f"there is no line for {rows.pair(np.argmin(counts))}")
+    names = state_names, action_names
+    rows = _Rows(table, n_states, n_actions, *names, order, successor, indptr, counts > 0)
+
+    said = np.zeros(n_states * n_actions, np.bool_)
+    said[all_rows[blank]] = True
+    if (said & rows.available).any():
+        pair = rows.pair(np.argmax(said & rows.available))
+        raise ValueError(
+            f"{pair}: there is a line that says it is not available, and one with a transition"
+        )
+    missing = np.flatnonzero(~said & ~rows.available)
+    if missing.size and not missing_unavailable:
+        raise ValueError(
+            f"there is no line for {rows.pair(missing[0])}. If it is not available there, say so: "
+            "with a line on which next_state, probability and reward are empty, or for all such "
+            "pairs with missing_unavailable=True (--missing-unavailable)"
+        )
+    without = ~rows.available.reshape(n_states, n_actions).any(axis=1)
+    if without.any():
+        state = rows.pair(np.argmax(without) * n_actions).partition(" and ")[0]
+        raise ValueError(f"{state} has no available action")
     double = (np.diff(row) == 0) & (np.diff(successor) == 0)
     if double.any():
         i = np.argmax(double) + 1
@@ -305,34 +455,52 @@ def _rows_of(table: _Table) -> _Rows:
     return rows
 
 
-def _noise_of(table: _Table, rows: _Rows) -> Any:
+def _noise_of(table: Table, rows: _Rows) -> Any:
     """Return "bernoulli", one standard deviation, or those of all states and actions `(S, A)`."""
     if not table.is_number("noise") and table.labels("noise")[1] == ("bernoulli",):
         return "bernoulli"
     deviation = rows.constant("noise")
     if (deviation == deviation[0]).all():
         return float(deviation[0])
-    return deviation.reshape(rows.n_states, rows.n_actions)
+    return rows.spread(deviation)
 
 
-def _arguments_of(table: _Table, name: str) -> dict[str, Any]:
+def _range_of(table: Table) -> tuple[float, ...] | None:
+    """Return the range of rewards that all lines give, or None where none does."""
+    if RANGE[0] not in table:
+        return None
+    bounds = [table.numbers(column) for column in RANGE]
+    for column, values in zip(RANGE, bounds, strict=True):
+        if (values != values[0]).any():
+            raise table.error(np.argmax(values != values[0]), f"{column} is not as on other lines")
+    return tuple(values[0].item() for values in bounds)
+
+
+def _arguments_of(
+    table: Table, name: str, normalise: bool, missing_unavailable: bool
+) -> dict[str, Any]:
     """Return the arguments of the MDP of a table."""
     if table.table.num_rows == 0:
         raise ValueError("there is no transition in it")
-    rows = _rows_of(table)
-    shape, starts = (rows.n_states, rows.n_actions), rows.indptr[:-1]
+    rows = _rows_of(table, missing_unavailable)
+    table, starts = rows.table, rows.starts
 
     probability = table.numbers("probability", 0.0, 1.0)[rows.order]
     sums = np.add.reduceat(probability, starts)
-    wrong = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
+    wrong = np.abs(sums - 1.0) > (ROUNDED if normalise else ROW_SUM_TOLERANCE)
     if wrong.any():
         i = np.argmax(wrong)
-        complaint = f"the probabilities of {rows.pair(i)} sum to {float(sums[i])!r}, not 1"
+        pair, total = rows.pair(np.flatnonzero(rows.available)[i]), float(sums[i])
+        advice = "" if abs(total - 1) > ROUNDED else f"; {NORMALISE}"
+        complaint = f"the probabilities of {pair} sum to {total!r}, not 1{advice}"
         raise table.error(rows.order[starts[i]], complaint)
 
     reward = table.numbers("reward")[rows.order]
     low, high = np.minimum.reduceat(reward, starts), np.maximum.reduceat(reward, starts)
-    mean = np.where(low == high, low, np.add.reduceat(probability * reward, starts))
+    shape = (len(rows.available), rows.n_states)
+    rewards: Any = rows.spread(low)
+    if (low < high).any():
+        rewards = scipy.sparse.csr_array((reward, rows.successor, rows.indptr), shape=shape)
 
     noise: Any = 0.0
     if "noise" in table:
@@ -343,16 +511,19 @@ def _arguments_of(table: _Table, name: str) -> dict[str, Any]:
         initial = int(np.argmax(chances)) if np.max(chances) == 1.0 else chances
 
     transitions: Any = scipy.sparse.csr_array(
-        (probability, rows.successor, rows.indptr), shape=(len(starts), rows.n_states)
+        (probability, rows.successor, rows.indptr), shape=shape
     )
-    if len(starts) * rows.n_states <= max(DENSE_ENTRIES, 4 * len(probability)):
-        transitions = transitions.toarray().reshape(*shape, rows.n_states)
+    if math.prod(shape) <= max(DENSE_ENTRIES, 4 * len(probability)):
+        transitions = transitions.toarray().reshape(rows.n_states, rows.n_actions, rows.n_states)
+    available = rows.available.reshape(rows.n_states, rows.n_actions)
     return {
         "transitions": transitions,
-        "rewards": mean.reshape(shape),
+        "rewards": rewards,
+        "available": None if available.all() else available,
         "noise": noise,
         "initial": initial,
         "state_names": rows.state_names,
         "action_names": rows.action_names,
+        "reward_range": _range_of(table),
         "name": name,
     }

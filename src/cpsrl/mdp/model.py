@@ -3,7 +3,11 @@
 An MDP with S states and A actions has transition probabilities rho(s' | s, a), mean rewards
 r(s, a), a distribution of the realised reward around its mean, and an initial state. Transitions
 are stored as a dense array (S, A, S) or as a sparse matrix (S*A, S) whose row s*A + a is
-rho(. | s, a).
+rho(. | s, a). Where the reward depends on the transition, r(s, a) is the mean of r(s, a, s').
+
+An action that is not available in a state has the row and the reward of the first one there that
+is, its stand-in. A repeat ties with what it repeats, so it changes no value, and whatever plans or
+looks at the structure need not know of it; a policy is passed through `TabularMDP.allowed`.
 
 `cpsrl.mdp.simulator` is the environment that it describes, `cpsrl.mdp.files` its files.
 """
@@ -13,17 +17,30 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from cpsrl._compile import jit
+from cpsrl.checks import check_room, checked_floats, is_sparse
+from cpsrl.mdp.changes import Changes
 from cpsrl.mdp.files import read_arguments, write_mdp
 from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
-from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN, NO_NOISE, Simulator, Successors, successors_of
+from cpsrl.mdp.simulator import (
+    BERNOULLI,
+    GAUSSIAN,
+    NO_NOISE,
+    Simulator,
+    Successors,
+    entries_of_places,
+    successors_of,
+)
+from cpsrl.pages.notebook import MOST_ROWS, table
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats, Ints
+from cpsrl.sizes import UNIT_RANGE, Sizes, checked_range
+from cpsrl.types import Bools, Floats, Ints
 
+MOST_SUCCESSORS = 4
+"""So many next states of a pair are shown in a notebook, the likeliest ones."""
 DENSE_PLANNING = 100
 """Up to this many states dense arithmetic is the faster one, whatever the transitions."""
 
@@ -34,7 +51,12 @@ class TabularMDP:
 
     Args:
         transitions: `(S, A, S)` probabilities, or a SciPy sparse matrix `(S*A, S)`, row s*A + a.
-        rewards: `(S, A)` mean rewards.
+        rewards: `(S, A)` mean rewards; or, where they depend on the transition, `(S, A, S)` or a
+            sparse matrix `(S*A, S)`.
+        transition_rewards: those of every stored successor, beside `csr.data`, where `rewards` are
+            their means: what an MDP keeps of rewards that depend on the transition.
+        available: `(S, A)`, whether an action is available in a state, with at least one in each;
+            None: all are. What is given for unavailable actions is not looked at.
         noise: the reward around its mean: 0 for none, a Gaussian's standard deviation (a number or
             `(S, A)`), or "bernoulli" (means in [0, 1]).
         initial: the initial state, or a distribution `(S,)` over states.
@@ -42,49 +64,75 @@ class TabularMDP:
         action_names: A names.
         features: `(S, N)`, the observation that an agent gets in each state.
         name: what to call the problem in tables and figures.
+        reward_range: the least and the largest mean reward that an agent should think possible.
+            None takes those of the MDP, and [0, 1] where rewards are Bernoulli.
+        changes: the models to come, where the world changes (see `cpsrl.mdp.changes`); the other
+            arguments are then those of the first.
+
+    Its attributes are the arguments, with `rewards` `(S, A)` in any case, `transition_rewards` None
+    where rewards do not depend on the transition, and `available` None where all actions are.
     """
 
     transitions: Any
     rewards: Floats
+    transition_rewards: Floats | None
+    available: Bools | None
     noise: Any
     initial: Any
     state_names: tuple[str, ...] | None
     action_names: tuple[str, ...] | None
     features: Floats | None
     name: str
+    reward_range: tuple[float, float]
+    changes: Changes | None
 
     def __init__(
         self,
         transitions: Any,
-        rewards: ArrayLike,
+        rewards: Any,
         *,
+        transition_rewards: ArrayLike | None = None,
+        available: ArrayLike | None = None,
         noise: Any = 0.0,
         initial: Any = 0,
         state_names: Any = None,
         action_names: Any = None,
         features: ArrayLike | None = None,
         name: str = "",
+        reward_range: Any = None,
+        changes: Changes | None = None,
     ) -> None:
-        mean = _numbers("rewards", rewards, 2)
-        n_states, n_actions = mean.shape
-        if n_states < 1 or n_actions < 1:
-            raise ValueError(f"rewards must be (S, A) with S, A >= 1, not {mean.shape}")
+        given, (n_states, n_actions) = _given_rewards(rewards)
+        sizes = Sizes(n_states, n_actions, available=available)
         labels = _Labels(
             _checked_names("state_names", state_names, n_states),
             _checked_names("action_names", action_names, n_actions),
             n_actions,
         )
-        _check_finite("rewards", mean)
+        checked = _checked_transitions(transitions, sizes, labels)
+        mean, each = _mean_rewards(sizes.repeated(given), checked)
+        if transition_rewards is not None:
+            means = mean
+            beside = sizes.repeated(_beside(transitions, transition_rewards))
+            mean, each = _mean_rewards(beside, checked)
+            if np.abs(mean - means).max() > 1e-8 * np.abs(beside.data).max():
+                raise ValueError("rewards must be (S, A), the means of transition_rewards")
         kept = {
-            "transitions": _checked_transitions(transitions, n_states, n_actions, labels),
+            "transitions": checked,
             "rewards": _frozen(mean),
-            "noise": _checked_noise(noise, mean, labels),
+            "transition_rewards": each,
+            "available": sizes.available,
+            "noise": _checked_noise(noise, mean, each, sizes, labels),
             "initial": _checked_initial(initial, n_states),
             "state_names": labels.states,
             "action_names": labels.actions,
             "features": _checked_features(features, n_states),
             "name": str(name),
+            "reward_range": _range_of(mean, noise, reward_range, labels),
         }
+        told = ("state_names", "action_names", "features", "name", "reward_range")
+        shown = {key: kept[key] for key in told}
+        kept["changes"] = None if changes is None else changes.called(**shown)
         for key, value in kept.items():
             object.__setattr__(self, key, value)
 
@@ -93,6 +141,28 @@ class TabularMDP:
         return (
             f"TabularMDP({self.name or 'unnamed'}: S={self.n_states}, A={self.n_actions}, {kind})"
         )
+
+    def _repr_html_(self) -> str:
+        rows, csr, total = [], self.csr, self.rewards.size
+        for row in range(min(total, MOST_ROWS)):
+            state, action = divmod(row, self.n_actions)
+            places = slice(csr.indptr[row], csr.indptr[row + 1])
+            order = np.argsort(-csr.data[places], kind="stable")[:MOST_SUCCESSORS]
+            shown = zip(csr.indices[places][order], csr.data[places][order], strict=True)
+            leads = [f"{self.state_name(s)} ({p:.4g})" for s, p in shown]
+            leads += ["..."] if places.stop - places.start > len(leads) else []
+            names = self.state_name(state), self.action_name(action)
+            rows.append((*names, self.rewards[state, action], ", ".join(leads)))
+        headings = ("state", "action", "mean reward", "next states")
+        return table(repr(self), headings, rows, total=total)
+
+    def state_name(self, state: int) -> str:
+        """Return the name of a state, or else its number."""
+        return self.state_names[state] if self.state_names else str(state)
+
+    def action_name(self, action: int) -> str:
+        """Return the name of an action, or else its number."""
+        return self.action_names[action] if self.action_names else str(action)
 
     @property
     def n_states(self) -> int:
@@ -104,15 +174,42 @@ class TabularMDP:
         """A, the number of actions."""
         return self.rewards.shape[1]
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
-        """S and A."""
-        return Sizes(self.n_states, self.n_actions)
+        """S and A, the range of the rewards, and which actions are available."""
+        return Sizes(self.n_states, self.n_actions, self.reward_range, self.available)
+
+    @property
+    def moments(self) -> tuple["TabularMDP", ...]:
+        """The models that the world goes through: itself, where it does not change."""
+        return (self,) if self.changes is None else self.changes.models
+
+    @property
+    def declares_range(self) -> bool:
+        """Whether the range of rewards was given, and not taken from the rewards."""
+        return not isinstance(self.reward_range, _Found)
+
+    @property
+    def realised_range(self) -> tuple[float, float]:
+        """The range of the rewards with what single transitions pay, but for Gaussian noise."""
+        low, high = self.reward_range
+        return min(low, float(self.payments.min())), max(high, float(self.payments.max()))
+
+    @property
+    def stand_in(self) -> Ints:
+        """`(S, A)`: an available action is its own, any other's is the state's first available."""
+        return self.sizes.stand_in
+
+    def allowed(self, policy: Ints) -> Ints:
+        """Return `policy` `(S,)` with the stand-ins of unavailable actions, which do the same."""
+        if self.available is None:
+            return policy
+        return self.stand_in[np.arange(self.n_states), policy]
 
     @property
     def is_sparse(self) -> bool:
         """Whether the transitions are stored as a sparse matrix."""
-        return bool(scipy.sparse.issparse(self.transitions))
+        return is_sparse(self.transitions)
 
     @cached_property
     def is_thin(self) -> bool:
@@ -123,19 +220,20 @@ class TabularMDP:
 
     @cached_property
     def dense(self) -> Floats:
-        """`(S, A, S)` transition probabilities."""
+        """`(S, A, S)` transition probabilities; an unavailable action's are its stand-in's."""
         if not self.is_sparse:
             return np.asarray(self.transitions)
         shape = (self.n_states, self.n_actions, self.n_states)
+        check_room("the dense transitions", *shape)
         return _frozen(self.transitions.toarray().reshape(shape))
 
     @cached_property
     def csr(self) -> Any:
-        """`(S*A, S)` transition probabilities, a SciPy sparse array without stored zeros."""
-        if self.is_sparse:
-            return self.transitions
-        shape = (self.n_states * self.n_actions, self.n_states)
-        return _canonical(scipy.sparse.csr_array(self.transitions.reshape(shape)))
+        """`(S*A, S)` transition probabilities, a SciPy sparse array without stored zeros.
+
+        An unavailable action's are its stand-in's.
+        """
+        return _stored(self.transitions)
 
     @cached_property
     def by_successor(self) -> Floats:
@@ -155,8 +253,16 @@ class TabularMDP:
 
     @cached_property
     def successors(self) -> Successors:
-        """The same for `draw_next`."""
+        """The same for `draw_place`."""
         return successors_of(*self.cdf)
+
+    @cached_property
+    def payments(self) -> Floats:
+        """Mean rewards: one a row, `(S*A,)`, or, if they depend on it, one a successor's place."""
+        if self.transition_rewards is None:
+            return self.rewards.ravel().copy()
+        entries = entries_of_places(self.cdf[0])
+        return self.transition_rewards[slice(None) if entries is None else entries].ravel().copy()
 
     @cached_property
     def noise_code(self) -> tuple[int, Floats]:
@@ -176,9 +282,16 @@ class TabularMDP:
         write_mdp(self, path)
 
     @staticmethod
-    def load(path: Any) -> "TabularMDP":
-        """Read an MDP from a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`)."""
-        arguments = read_arguments(path)
+    def load(path: Any, normalise: bool = False, missing_unavailable: bool = False) -> "TabularMDP":
+        """Read an MDP from a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`).
+
+        Args:
+            path: the file.
+            normalise: divide rows whose probabilities do not quite sum to 1 by their sums, and warn
+                of the largest correction.
+            missing_unavailable: take actions without a transition for unavailable ones.
+        """
+        arguments = read_arguments(path, normalise, missing_unavailable)
         try:
             return TabularMDP(**arguments)
         except ValueError as error:
@@ -212,14 +325,15 @@ def _canonical(matrix: Any) -> Any:
     return matrix
 
 
-def _numbers(what: str, values: ArrayLike, dimensions: int) -> Floats:
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} must be an array of numbers: {error}") from None
-    if array.ndim != dimensions:
-        raise ValueError(f"{what} must have {dimensions} dimensions, not shape {array.shape}")
-    return array
+def _is_kept(matrix: Any) -> bool:
+    """Return whether a sparse matrix is as `_canonical` makes it, and nobody can change it."""
+    return (
+        matrix.format == "csr"
+        and matrix.data.dtype == np.float64
+        and not any(x.flags.writeable for x in (matrix.data, matrix.indices, matrix.indptr))
+        and bool(matrix.has_canonical_format)
+        and bool(matrix.data.all())
+    )
 
 
 def _check_finite(what: str, array: Floats) -> None:
@@ -245,8 +359,79 @@ class _Labels:
         return f"{self.state(state)} under action {label}"
 
 
-def _checked_transitions(transitions: Any, n_states: int, n_actions: int, labels: _Labels) -> Any:
-    if scipy.sparse.issparse(transitions):
+def _given_rewards(rewards: Any) -> tuple[Any, tuple[int, int]]:
+    """Return rewards as an array `(S, A)` or `(S, A, S)` or a sparse matrix, and S and A."""
+    if is_sparse(rewards):
+        n_actions, rest = divmod(rewards.shape[0], max(1, rewards.shape[1]))
+        shape, right = (rewards.shape[1], n_actions), rest == 0
+        given = scipy.sparse.csr_array(rewards, dtype=np.float64, copy=True)
+        given.check_format(full_check=True)
+    else:
+        given = checked_floats("rewards", rewards, 2, 3)
+        shape, right = given.shape[:2], given.ndim == 2 or given.shape[2] == given.shape[0]
+    if min(shape) < 1 or not right:
+        raise ValueError(
+            "rewards must be (S, A) or (S, A, S) or a sparse matrix (S*A, S), with S, A >= 1, not "
+            f"{given.shape}"
+        )
+    return given, shape
+
+
+def _mean_rewards(given: Any, transitions: Any) -> tuple[Floats, Floats | None]:
+    """Return mean rewards `(S, A)`, and those of each successor if they depend on it, else None.
+
+    A mean is taken of the differences from a row's first reward: it is exact where all are equal.
+    """
+    sparse = is_sparse(given)
+    _check_finite("rewards", given.data if sparse else given)
+    if given.ndim == 2 and not sparse:
+        return given, None
+    matrix = _stored(transitions)
+    start = matrix.indptr[:-1]
+    row_of = np.repeat(np.arange(len(start)), np.diff(matrix.indptr))
+    if sparse:
+        each = _values_at(given, row_of, matrix.indices)
+    else:
+        each = given.reshape(matrix.shape)[row_of, matrix.indices]
+    first = each[start]
+    excess = np.bincount(row_of, weights=matrix.data * (each - first[row_of]))
+    low, high = np.minimum.reduceat(each, start), np.maximum.reduceat(each, start)
+    mean = np.clip(first + excess, low, high).reshape(matrix.shape[1], -1)
+    return mean, _frozen(each) if (low < high).any() else None
+
+
+def _beside(transitions: Any, stored: ArrayLike) -> Any:
+    """Return the rewards `stored` of transitions that are not 0 as a sparse matrix `(S*A, S)`."""
+    if not is_sparse(transitions):
+        transitions = np.asarray(transitions, dtype=np.float64)
+        transitions = transitions.reshape(-1, transitions.shape[-1])
+    matrix = _canonical(scipy.sparse.csr_array(transitions, copy=True))
+    each = checked_floats("transition_rewards", stored, 1)
+    if len(each) != matrix.nnz:
+        raise ValueError(f"transition_rewards must be ({matrix.nnz},), not {each.shape}")
+    return scipy.sparse.csr_array((each, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _values_at(matrix: Any, rows: Ints, columns: Ints) -> Floats:
+    """Return the values `(n,)` of a sparse matrix at these places, 0 where none is stored."""
+    matrix.sum_duplicates()
+    width, stored = matrix.shape[1], np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    keys, wanted = stored * width + matrix.indices, rows * width + columns
+    values, found = np.zeros(len(wanted)), np.isin(wanted, keys)
+    values[found] = matrix.data[np.searchsorted(keys, wanted[found])]
+    return values
+
+
+def _stored(transitions: Any) -> Any:
+    """Return checked transitions as a sparse matrix `(S*A, S)` without stored zeros."""
+    if is_sparse(transitions):
+        return transitions
+    return _canonical(scipy.sparse.csr_array(transitions.reshape(-1, transitions.shape[-1])))
+
+
+def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any:
+    n_states, n_actions = sizes.n_states, sizes.n_actions
+    if is_sparse(transitions):
         want: tuple[int, ...] = (n_states * n_actions, n_states)
         if transitions.shape != want:
             raise ValueError(
@@ -254,20 +439,22 @@ def _checked_transitions(transitions: Any, n_states: int, n_actions: int, labels
                 f"{(n_states, n_actions)}, not {transitions.shape}"
             )
         _check_indices(transitions, n_states, labels)
-        matrix = scipy.sparse.csr_array(transitions, dtype=np.float64, copy=True)
-        matrix.sum_duplicates()
-        row_of = np.repeat(np.arange(want[0]), np.diff(matrix.indptr))
-        _check_probabilities(matrix.data, lambda i: (row_of[i], matrix.indices[i]), labels)
-        sums = np.bincount(row_of, weights=matrix.data, minlength=want[0])
-        kept = _canonical(matrix)
+        own = scipy.sparse.csr_array(transitions, dtype=np.float64, copy=not _is_kept(transitions))
+        matrix = sizes.repeated(own)
+        if not _is_kept(matrix):
+            matrix.sum_duplicates()
+        _check_probabilities(matrix.data, lambda i: _place(matrix, i), labels)
+        sums = matrix.sum(axis=1)
+        kept = matrix if _is_kept(matrix) else _canonical(matrix)
     else:
         want = (n_states, n_actions, n_states)
-        array = _numbers("transitions", transitions, 3)
+        array = checked_floats("transitions", transitions, 3)
         if array.shape != want:
             raise ValueError(
                 f"transitions must be (S, A, S) = {want} to fit the rewards "
                 f"{(n_states, n_actions)}, not {array.shape}"
             )
+        array = sizes.repeated(array)
         _check_probabilities(array.ravel(), lambda i: divmod(i, n_states), labels)
         sums = array.sum(axis=2).ravel()
         kept = _frozen(array)
@@ -280,14 +467,20 @@ def _checked_transitions(transitions: Any, n_states: int, n_actions: int, labels
     return kept
 
 
+def _place(matrix: Any, entry: int) -> tuple[int, int]:
+    """Return the row and the column of an entry of a sparse matrix."""
+    row = np.searchsorted(matrix.indptr, entry, "right") - 1
+    return int(row), int(matrix.indices[entry])
+
+
 def _check_indices(matrix: Any, n_states: int, labels: _Labels) -> None:
     """Raise a ValueError for a next state out of range, which SciPy lets pass."""
     if matrix.format == "csr":
         wrong = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= n_states))
         if wrong.size:
-            row = np.searchsorted(matrix.indptr, wrong[0], "right") - 1
+            row, state = _place(matrix, wrong[0])
             raise ValueError(
-                f"transitions from {labels.pair(row)} lead to state {matrix.indices[wrong[0]]}, "
+                f"transitions from {labels.pair(row)} lead to state {state}, "
                 f"which is not in 0..{n_states - 1}"
             )
     if hasattr(matrix, "check_format"):
@@ -304,7 +497,9 @@ def _check_probabilities(data: Floats, place: Any, labels: _Labels) -> None:
         )
 
 
-def _checked_noise(noise: Any, mean: Floats, labels: _Labels) -> Any:
+def _checked_noise(
+    noise: Any, mean: Floats, each: Floats | None, sizes: Sizes, labels: _Labels
+) -> Any:
     if isinstance(noise, str):
         if noise != "bernoulli":
             raise ValueError(f"noise must be a standard deviation or 'bernoulli', not {noise!r}")
@@ -314,13 +509,33 @@ def _checked_noise(noise: Any, mean: Floats, labels: _Labels) -> Any:
                 f"Bernoulli rewards need means in [0, 1]; that of {labels.pair(wrong[0])} is "
                 f"{mean.flat[wrong[0]]}"
             )
+        if each is not None and not ((each >= 0) & (each <= 1)).all():
+            raise ValueError("Bernoulli rewards need means in [0, 1], those of transitions too")
         return noise
-    deviation = np.array(noise, dtype=np.float64)
+    deviation = checked_floats("noise", noise)
     if deviation.shape not in ((), mean.shape):
         raise ValueError(f"noise must be a number or {mean.shape}, not {deviation.shape}")
     if not (np.isfinite(deviation) & (deviation >= 0)).all():
         raise ValueError("noise must be a standard deviation of at least 0")
-    return float(deviation) if deviation.shape == () else _frozen(deviation)
+    return float(deviation) if deviation.shape == () else _frozen(sizes.repeated(deviation))
+
+
+class _Found(tuple[float, float]):
+    """A range taken from the rewards: `dataclasses.replace` with others takes it anew."""
+
+
+def _range_of(mean: Floats, noise: Any, given: Any, labels: _Labels) -> tuple[float, float]:
+    if given is None or isinstance(given, _Found):
+        found = UNIT_RANGE if isinstance(noise, str) else (mean.min().item(), mean.max().item())
+        return _Found(found)
+    low, high = checked_range(given)
+    wrong = np.flatnonzero((mean < low) | (mean > high))
+    if wrong.size:
+        raise ValueError(
+            f"reward_range is ({low:g}, {high:g}), but the mean reward of {labels.pair(wrong[0])} "
+            f"is {mean.flat[wrong[0]]:g}: give a range that has all mean rewards in it, or None"
+        )
+    return low, high
 
 
 def _checked_initial(initial: Any, n_states: int) -> Any:
@@ -328,7 +543,7 @@ def _checked_initial(initial: Any, n_states: int) -> Any:
         if not 0 <= initial < n_states:
             raise ValueError(f"the initial state {initial} is not in 0..{n_states - 1}")
         return int(initial)
-    distribution = _numbers("initial", initial, 1)
+    distribution = checked_floats("initial", initial, 1)
     if distribution.shape != (n_states,):
         raise ValueError(f"initial must be a state or ({n_states},), not {distribution.shape}")
     if not (distribution >= 0).all() or abs(distribution.sum() - 1) > ROW_SUM_TOLERANCE:
@@ -348,7 +563,7 @@ def _checked_names(what: str, names: Any, count: int) -> tuple[str, ...] | None:
 def _checked_features(features: ArrayLike | None, n_states: int) -> Any:
     if features is None:
         return None
-    array = _numbers("features", features, 2)
+    array = checked_floats("features", features, 2)
     if array.shape[0] != n_states or array.shape[1] < 1:
         raise ValueError(f"features must be (S, N) with S = {n_states}, not {array.shape}")
     _check_finite("features", array)

@@ -2,7 +2,8 @@
 
 The environment takes one uniform variate a step through the inverse distribution function of the
 next state, whatever the action, and, where rewards are noisy, one variate a step from the reward
-stream. Two agents on one seed therefore meet the same noise.
+stream. Two agents on one seed therefore meet the same noise. Where rewards depend on the
+transition, the noise is around the mean of the one that is made.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from cpsrl._compile import inlined
 from cpsrl.checks import checked_index
 from cpsrl.seeding import Streams
+from cpsrl.sizes import unavailable
 from cpsrl.types import Floats, Ints
 from cpsrl.variates import Words, standard_normal, uniform
 
@@ -26,19 +28,40 @@ class Simulator:
         self.mdp = mdp
         self.streams = streams
         self.state = draw_initial(mdp, streams)
+        self.changes, self.taken = mdp.changes, 0
 
     def step(self, action: int) -> tuple[float, int]:
         """Take `action` and return the realised reward and the next state."""
-        mdp = self.mdp
+        self.go_to(self.taken)
+        mdp, state = self.mdp, self.state
         action = checked_index("action", action, mdp.n_actions)
+        if mdp.available is not None and not mdp.available[state, action]:
+            raise unavailable(
+                mdp.state_names[state] if mdp.state_names else state,
+                mdp.action_names[action] if mdp.action_names else action,
+            )
+        row = state * mdp.n_actions + action
+        place = int(draw_place(mdp.successors, row, self.streams.transition.random()))
         kind, deviation = mdp.noise_code
-        reward = mdp.rewards[self.state, action]
+        reward = mdp.payments[row if mdp.transition_rewards is None else place]
         if kind != NO_NOISE:
             with self.streams.words("reward") as (words,):
-                reward = draw_reward(reward, kind, deviation[self.state, action], words)
-        row = self.state * mdp.n_actions + action
-        self.state = int(draw_next(mdp.successors, row, self.streams.transition.random()))
+                reward = draw_reward(reward, kind, deviation[state, action], words)
+        self.state = int(mdp.successors.states[place])
+        self.taken += 1
         return float(reward), self.state
+
+    def go_to(self, taken: int) -> int | None:
+        """Stand after so many steps: where the world changes, `mdp` is that of the next step.
+
+        Returns how many steps it stays so; None: for ever.
+        """
+        self.taken = taken
+        if self.changes is None:
+            return None
+        place, left = self.changes.after(taken)
+        self.mdp = self.changes.models[place]
+        return left
 
 
 def draw_initial(mdp: Any, streams: Streams) -> int:
@@ -52,7 +75,7 @@ def draw_initial(mdp: Any, streams: Streams) -> int:
 
 
 class Successors(NamedTuple):
-    """The possible next states of every row s*A + a, for `draw_next`.
+    """The possible next states of every row s*A + a, for `draw_place`.
 
     Where no row has more than PADDED of them, all rows are padded to that width with probabilities
     that are never reached, and the next state is found by counting: a search takes turns that no
@@ -69,25 +92,32 @@ class Successors(NamedTuple):
 
 def successors_of(indptr: Ints, indices: Ints, cumulative: Floats) -> Successors:
     """Return the successors whose rows begin at `indptr` `(S*A + 1,)`."""
+    entries = entries_of_places(indptr)
+    if entries is None:
+        return Successors(0, indptr, indices, cumulative)
+    before_last = np.arange(PADDED) < np.diff(indptr)[:, None] - 1
+    levels = np.where(before_last, cumulative[entries], np.inf)
+    start = np.arange(0, levels.size + 1, PADDED)
+    return Successors(PADDED, start, indices[entries].ravel(), levels.ravel())
+
+
+def entries_of_places(indptr: Ints) -> Ints | None:
+    """Return the stored entry `(S*A, PADDED)` of every padded place; None if none are padded."""
     lengths = np.diff(indptr)
     if lengths.max() > PADDED:
-        return Successors(0, indptr, indices, cumulative)
-    j = np.arange(PADDED)
-    place = indptr[:-1, None] + np.minimum(j, lengths[:, None] - 1)
-    levels = np.where(j < lengths[:, None] - 1, cumulative[place], np.inf)
-    start = np.arange(0, levels.size + 1, PADDED)
-    return Successors(PADDED, start, indices[place].ravel(), levels.ravel())
+        return None
+    return indptr[:-1, None] + np.minimum(np.arange(PADDED), lengths[:, None] - 1)
 
 
 @inlined
-def draw_next(successors: Successors, row: int, u: float) -> int:
-    """Return the next state of row s*A + a: the first whose cumulative probability exceeds u."""
+def draw_place(successors: Successors, row: int, u: float) -> int:
+    """Return the place of row s*A + a's next state: the first whose cumulative exceeds u."""
     cumulative = successors.cumulative
     if successors.width == PADDED:
         first = np.uint64(row) * np.uint64(PADDED)  # unsigned, as `_compile.inlined` says
         passed = np.uint64(u >= cumulative[first]) + np.uint64(u >= cumulative[first + ONE])
         passed += np.uint64(u >= cumulative[first + ONE + ONE])
-        return successors.states[first + passed]
+        return int(np.int64(first + passed))
     low, high = successors.start[row], successors.start[row + 1] - 1
     while low < high:
         middle = (low + high) >> 1
@@ -95,7 +125,7 @@ def draw_next(successors: Successors, row: int, u: float) -> int:
             high = middle
         else:
             low = middle + 1
-    return successors.states[low]
+    return low
 
 
 @inlined
