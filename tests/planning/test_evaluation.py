@@ -229,7 +229,7 @@ def test_a_tolerance_that_is_not_positive_is_refused(tol):
         lambda: cpsrl.solve_discounted(mdp, 0.9, tol=tol),
         lambda: cpsrl.solve_average(mdp, tol=tol),
     ):
-        with pytest.raises(ValueError, match="tol must be a positive number, not"):
+        with pytest.raises(ValueError, match="tol must be a number above 0, not"):
             use()
 
 

@@ -7,9 +7,10 @@ import textwrap
 
 import numpy as np
 import pytest
+import scipy
 
 import cpsrl
-from cpsrl.planning import kernels
+from cpsrl.planning import average, kernels
 
 
 def exact_discounted(mdp, gamma):
@@ -204,3 +205,35 @@ def test_a_grid_of_100_000_states_within_two_gibibytes(objective):
     assert reached
     assert error <= 1e-8
     assert gibibytes < 2
+
+
+def sticky(n_states, stay, n_actions=3, seed=0):
+    """States that are left with probability 1 - stay, for one of two random ones, evenly."""
+    rng, rows = np.random.default_rng(seed), n_states * n_actions
+    own = np.repeat(np.arange(n_states), n_actions)
+    to = np.stack([own, *rng.integers(0, n_states, (2, rows))])
+    shares = [stay, (1 - stay) / 2, (1 - stay) / 2]
+    entries = np.tile(shares, rows), to.T.ravel(), np.arange(0, 3 * rows + 1, 3)
+    matrix = scipy.sparse.csr_array(entries, shape=(rows, n_states))
+    return cpsrl.TabularMDP(matrix, rng.random((n_states, n_actions)))
+
+
+def test_a_chain_that_would_fill_its_factors_is_evaluated_without_them(monkeypatch):
+    mdp = sticky(8000, stay=0.75)
+
+    def refuse(matrix):
+        raise AssertionError("the chain is factored")
+
+    monkeypatch.setattr(average, "factored", refuse)
+    found = cpsrl.solve_average(mdp)
+    assert found.reached
+    rows = np.arange(mdp.n_states) * mdp.n_actions + found.policy
+    rewards = mdp.rewards[np.arange(mdp.n_states), found.policy]
+    settled = rewards + mdp.csr[rows] @ found.bias - found.bias
+    assert np.allclose(settled, found.gain, rtol=0, atol=1e-10)
+
+
+@every
+def test_the_policy_alone_is_that_of_the_solution(model):
+    mdp = MODELS[model]()
+    assert np.array_equal(average.average_policy(mdp), cpsrl.solve_average(mdp).policy)

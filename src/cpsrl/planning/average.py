@@ -2,9 +2,9 @@
 
 Right for any finite model: weakly communicating or not, periodic or not. Small models are solved by
 Howard's policy iteration with exact evaluation (`kernels.plan_average`). Larger ones are first
-swept (`sweeps` with gamma = 1), which finishes a model that mixes fast; the others go to policy
-iteration with a factorisation of each policy's chain, started from a discounted policy (why: see
-`kernels.plan_average`).
+swept (`sweeps` with gamma = 1), which finishes models whose policies have one closed class that is
+not too hard to leave parts of; the others go to policy iteration with a factorisation of each
+policy's chain, started from a discounted policy (why: see `kernels.plan_average`).
 
 The bound on the gain's error is computed from the gain and the bias that are returned, with every
 rounding counted (`certificates`). Where it is above the tolerance asked for, policy iteration goes
@@ -16,30 +16,35 @@ r + P h, the larger P w, where w = -h + P w, P* w = 0.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cpsrl.mdp import DENSE_PLANNING, TabularMDP
-from cpsrl.planning import kernels, sweeps
+from cpsrl.pages.notebook import by_state
+from cpsrl.planning import kernels
+from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.certificates import UNIT, average_error, differences, settled_error
 from cpsrl.planning.discounted import (
     COARSE,
     EPS,
-    checked_tolerance,
+    FACTORED,
+    POLICY_ITERATION,
+    QUICK_ENTRIES,
     first_policy,
     iterate,
+    n_entries,
     reward_shift,
-    run_sweeps,
+    tolerance,
     with_rewards,
 )
 from cpsrl.planning.evaluation import factored, policy_chain
-from cpsrl.types import Floats, Ints
+from cpsrl.planning.sweeps import Sweeps, bellman_step, sparse_change
+from cpsrl.types import Floats, Ints, brief
+from cpsrl.waiting import interruptible, stage
 
-TRIAL_SWEEPS, MORE_SWEEPS = 8, 60
+TRIAL_SWEEPS, MORE_SWEEPS = 12, 30
 START_GAMMA, START_SWEEPS = 0.999, 24
-POLICY_STEPS = 300
 MOST_DENSE = 2000
 TIE = 1e-11
 MOST_ITERATIONS, PATIENCE = 1000, 10
@@ -47,7 +52,7 @@ NOISE = 16
 """In the finest comparison an advantage counts if it is so many times what rounding can do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AverageSolution:
     """A gain-optimal policy.
 
@@ -57,6 +62,8 @@ class AverageSolution:
         bias: `(S,)`, the bias of the policy, with P* h = 0.
         error: a bound on the distance of `gain` from the optimal gain and from the policy's.
         tol: the tolerance asked for.
+        method: how it was found.
+        sweeps: how often every state's action was chosen anew.
     """
 
     policy: Ints
@@ -64,6 +71,11 @@ class AverageSolution:
     bias: Floats
     error: float
     tol: float
+    method: str
+    sweeps: int
+
+    __repr__ = brief
+    _repr_html_ = by_state
 
     @property
     def reached(self) -> bool:
@@ -71,9 +83,10 @@ class AverageSolution:
         return self.error <= self.tol
 
 
+@checks_arguments
 def solve_average(
     mdp: TabularMDP,
-    tol: float = 1e-8,
+    tol: float | None = None,
     bias_optimal: bool = False,
     policy: ArrayLike | None = None,
 ) -> AverageSolution:
@@ -81,32 +94,49 @@ def solve_average(
 
     Args:
         mdp: the model.
-        tol: the error of the gain that is wanted; `solution.reached` says whether it was reached.
+        tol: the error of the gain that is wanted, by default 1e-8 of the width of the range of
+            rewards; `solution.reached` says whether it was reached.
         bias_optimal: return a policy that also maximises the bias.
         policy: `(S,)`, a policy to start from.
     """
-    checked_tolerance(tol)
+    tol = tolerance(mdp, tol)
     choice = first_policy(mdp, policy)
     if shift := reward_shift(mdp):
         centred = with_rewards(mdp, mdp.rewards - shift)
         found = solve_average(centred, tol, bias_optimal, choice)
-        return _certified(mdp, tol, found.policy, found.gain + shift, found.bias)
+        how = (found.method, found.sweeps)
+        return _certified(mdp, tol, found.policy, found.gain + shift, found.bias, *how)
+    sweeps = None
+    if mdp.n_states > DENSE_PLANNING and not bias_optimal:
+        sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), choice)
+        if n_entries(mdp) <= QUICK_ENTRIES and sweeps.run(_sharp(mdp, tol), TRIAL_SWEEPS):
+            return _settled(mdp, tol, sweeps)
+    return _patiently(mdp, tol, bias_optimal, choice, sweeps)
+
+
+@interruptible("planning for the average reward")
+def _patiently(
+    mdp: TabularMDP, tol: float, bias_optimal: bool, choice: Ints, sweeps: Sweeps | None
+) -> AverageSolution:
+    """Return the solution by further sweeps, or by policy iteration where these would not do."""
     if mdp.n_states > DENSE_PLANNING:
-        if not bias_optimal and (swept := _sweep(mdp, tol, choice)) is not None:
-            return swept
-        run_sweeps(mdp, START_GAMMA, 0.0, START_SWEEPS, np.zeros(mdp.n_states), choice)
+        if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
+            return _settled(mdp, tol, sweeps)
+        start = Sweeps(mdp, START_GAMMA, np.zeros(mdp.n_states), choice)
+        start.run(0.0, START_SWEEPS)
         within = float(np.abs(mdp.rewards).max())
-        start = iterate(mdp, kernels.FAR_SIGHTED, within, choice)
+        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start.policy).policy
         try:
-            return _iterate(mdp, tol, bias_optimal, start.policy)
+            return _iterate(mdp, tol, bias_optimal, choice)
         except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
             if mdp.n_states > MOST_DENSE:
                 raise ValueError(
                     f"{mdp!r} has states that are visited too rarely for float64 to plan"
                 ) from None
     work = kernels.workspace(mdp.n_states)
-    kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, choice, work)
-    found = _certified(mdp, tol, choice, work.gain, work.value)
+    number = kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, choice, work)
+    choice = mdp.allowed(choice)
+    found = _certified(mdp, tol, choice, work.gain, work.value, POLICY_ITERATION, number)
     if bias_optimal:
         return _iterate(mdp, tol, bias_optimal, choice)
     if not found.reached and mdp.n_states <= DENSE_PLANNING:
@@ -115,69 +145,61 @@ def solve_average(
 
 
 def _certified(
-    mdp: TabularMDP, tol: float, policy: Ints, gain: Floats, bias: Floats
+    mdp: TabularMDP, tol: float, policy: Ints, gain: Floats, bias: Floats, method: str, sweeps: int
 ) -> AverageSolution:
     error = average_error(mdp, policy, gain, bias)
-    return AverageSolution(policy, gain, bias, error if error >= 0 else np.inf, tol)
+    error = error if error >= 0 else np.inf
+    return AverageSolution(policy, gain, bias, error, tol, method, sweeps)
 
 
-def _sweep(mdp: TabularMDP, tol: float, policy: Ints) -> AverageSolution | None:
-    """Return the solution by value sweeps, or None when they contract too slowly."""
-    value = np.zeros(mdp.n_states)
-    choice = policy.copy()
-    sharp = min(tol, COARSE * float(np.ptp(mdp.rewards)))
-    low, high, _ = run_sweeps(mdp, 1.0, sharp, TRIAL_SWEEPS, value, choice)
-    before = np.inf
-    while high - low > sharp:
-        if high - low > 0.1 * before:
-            return None
-        before = high - low
-        low, high, _ = run_sweeps(mdp, 1.0, sharp, MORE_SWEEPS, value, choice)
-    matrix, rewards = policy_chain(mdp, choice)
-    found = _settle(matrix, rewards, value)
+@interruptible("planning for the average reward")
+def average_policy(mdp: TabularMDP) -> Ints:
+    """Return the policy `(S,)` of `solve_average`, not evaluated where sweeps have found it."""
+    if mdp.n_states > DENSE_PLANNING and not reward_shift(mdp):
+        sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), first_policy(mdp, None))
+        if _sweep_on(sweeps, _sharp(mdp, tolerance(mdp, None))):
+            return sweeps.policy
+    return solve_average(mdp).policy
+
+
+def _sharp(mdp: TabularMDP, tol: float) -> float:
+    return min(tol, COARSE * float(np.ptp(mdp.rewards)))
+
+
+def _sweep_on(sweeps: Sweeps, target: float) -> bool:
+    """Sweep while it pays; return whether max d - min d <= `target` was reached."""
+    while not sweeps.width <= target:
+        before = sweeps.width
+        if not sweeps.run(target, MORE_SWEEPS) and not sweeps.width <= 0.1 * before:
+            return False
+    return True
+
+
+def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution:
+    """Return the solution that has the policy and, nearly, the value of sweeps."""
+    how = (sweeps.method, sweeps.sweeps)
+    found = sweeps.settle()
     if found is None:
+        matrix, rewards = policy_chain(mdp, sweeps.policy)
         chain = factored(matrix)
         gain = chain.average(rewards)
-        return _certified(mdp, tol, choice, gain, chain.potential(rewards - gain))
+        return _certified(mdp, tol, sweeps.policy, gain, chain.potential(rewards - gain), *how)
     level, bias, low = found
-    _, high, _ = run_sweeps(mdp, 1.0, tol, 1, bias.copy(), choice.copy())
+    _, high, _ = bellman_step(mdp, 1.0, bias, sweeps.policy)
     error = settled_error(mdp, level, bias, low, high)
-    return AverageSolution(choice, np.full(mdp.n_states, level), bias, error, tol)
-
-
-def _settle(matrix: Any, rewards: Floats, start: Floats) -> tuple[float, Floats, float] | None:
-    """Return gain and bias of a chain that mixes fast, by iteration; None when it does not.
-
-    Also the smallest r + P h - h of the bias h, as computed.
-    """
-    bias = start - start[0]
-    scale = float(np.abs(rewards).max() + np.ptp(bias)) + np.finfo(np.float64).tiny
-    for _ in range(POLICY_STEPS):
-        following = rewards + matrix @ bias
-        step = following - bias
-        low, high = step.min(), step.max()
-        if high - low <= 16 * EPS * scale:
-            break
-        bias = following - following[0]
-    else:
-        return None
-    level = bias
-    for _ in range(POLICY_STEPS):
-        if level.max() - level.min() <= 16 * EPS * scale:
-            return float(low + high) / 2, bias - level[0], float(low)
-        level = matrix @ level
-    return None
+    return AverageSolution(sweeps.policy, np.full(mdp.n_states, level), bias, error, tol, *how)
 
 
 def _iterate(mdp: TabularMDP, tol: float, bias_optimal: bool, policy: Ints) -> AverageSolution:
     best, best_total, stalled, fine = None, -np.inf, 0, bias_optimal
-    for _ in range(MOST_ITERATIONS):
+    for number in range(MOST_ITERATIONS):
+        stage(f"policy {number + 1}")
         matrix, rewards = policy_chain(mdp, policy)
         chain = factored(matrix)
         gain = chain.average(rewards)
         bias = chain.potential(rewards - gain)
         second = chain.potential(-bias) if bias_optimal else None
-        found = _certified(mdp, tol, policy, gain, bias)
+        found = _certified(mdp, tol, policy, gain, bias, FACTORED, number + 1)
         total = float(gain.sum())
         stalled = 0 if total > best_total + TIE * abs(total) else stalled + 1
         if best is None or (
@@ -233,7 +255,7 @@ def _improved(
         following[better] = choice[better]
         settled |= better
         tied &= level >= own[:, None] - slack
-    return following
+    return mdp.allowed(following)
 
 
 def expected_change(mdp: TabularMDP, x: Floats) -> Floats:
@@ -241,5 +263,5 @@ def expected_change(mdp: TabularMDP, x: Floats) -> Floats:
     if mdp.is_thin:
         matrix = mdp.csr
         shape = mdp.rewards.shape
-        return sweeps.sparse_change(matrix.indptr, matrix.indices, matrix.data, x, shape[1])
+        return sparse_change(matrix.indptr, matrix.indices, matrix.data, x, shape[1])
     return kernels.dense_change(mdp.dense, x)

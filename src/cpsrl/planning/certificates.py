@@ -172,8 +172,12 @@ def _leaving(mdp: TabularMDP, gamma: float) -> float:
 def sweep_rounding(mdp: TabularMDP, gamma: float, low: float, high: float, step: Floats) -> float:
     """Return e, by which the `low`, `high` and `step` that `sweeps` returned may be off."""
     largest = float(np.abs(step).max()) + max(abs(low), abs(high))
-    defect, reward, terms = measures(mdp)
-    size = reward + gamma * largest
+    return row_rounding(mdp, measures(mdp).reward + gamma * largest)
+
+
+def row_rounding(mdp: TabularMDP, size: float) -> float:
+    """Return what an r + gamma P v may be off by where max |r| + gamma max |v| is `size`."""
+    defect, _, terms = measures(mdp)
     return ((terms + 8) * UNIT + 2 * defect) * size * (1 + 1e-6) + TINY
 
 

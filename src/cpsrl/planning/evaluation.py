@@ -16,17 +16,18 @@ length. The factorisation is an LU where that has kept its digits, and else a `r
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
-import scipy.sparse.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 from cpsrl._compile import jit
-from cpsrl.checks import checked_gamma
+from cpsrl.checks import is_sparse
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import elimination
+from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.reduction import Reduction
+from cpsrl.sizes import unavailable
 from cpsrl.types import Floats, Ints
+from cpsrl.waiting import interruptible
 
 ANCHOR_STEPS = 100
 TRUST = 1e-10
@@ -138,7 +139,7 @@ class SparseChain:
 
 def factored(matrix: Any) -> Chain:
     """Return the factored chain of a dense or sparse transition matrix `(S, S)`."""
-    return SparseChain(matrix) if scipy.sparse.issparse(matrix) else DenseChain(matrix)
+    return SparseChain(matrix) if is_sparse(matrix) else DenseChain(matrix)
 
 
 def sparse_factors(matrix: Any, leave: Floats) -> Any:
@@ -209,7 +210,11 @@ def checked_policy(mdp: TabularMDP, policy: ArrayLike) -> Any:
             raise ValueError(
                 f"policy[{wrong[0]}] is {array[wrong[0]]}; actions are 0..{shape[1] - 1}"
             )
-        return array.astype(np.int64)
+        chosen = array.astype(np.int64)
+        wrong = np.flatnonzero(mdp.allowed(chosen) != chosen)
+        if wrong.size:
+            raise unavailable(int(wrong[0]), int(chosen[wrong[0]]))
+        return chosen
     if array.shape == shape:
         array = array.astype(np.float64)
         bad = ~(np.abs(array.sum(axis=1) - 1) <= 1e-8) | (array < 0).any(axis=1)
@@ -218,6 +223,8 @@ def checked_policy(mdp: TabularMDP, policy: ArrayLike) -> Any:
             raise ValueError(
                 f"policy[{state}] must be probabilities that sum to 1, not {array[state]}"
             )
+        if mdp.available is not None and array[~mdp.available].any():
+            raise unavailable(*np.argwhere((array > 0) & ~mdp.available)[0].tolist())
         return array
     raise ValueError(
         f"policy must be {shape[0]} whole numbers (one action a state) or probabilities {shape}, "
@@ -225,6 +232,7 @@ def checked_policy(mdp: TabularMDP, policy: ArrayLike) -> Any:
     )
 
 
+@checks_arguments
 def policy_chain(mdp: TabularMDP, policy: ArrayLike) -> tuple[Any, Floats]:
     """Return the transition matrix `(S, S)` and the rewards `(S,)` of a policy.
 
@@ -245,6 +253,8 @@ def policy_chain(mdp: TabularMDP, policy: ArrayLike) -> tuple[Any, Floats]:
     return np.einsum("sa,sat->st", checked, mdp.dense), rewards
 
 
+@checks_arguments
+@interruptible("evaluating a policy")
 def gain_and_bias(mdp: TabularMDP, policy: ArrayLike) -> tuple[Floats, Floats]:
     """Return the gain `(S,)` and the bias `(S,)` with P* h = 0 of a policy."""
     matrix, rewards = policy_chain(mdp, policy)
@@ -253,6 +263,8 @@ def gain_and_bias(mdp: TabularMDP, policy: ArrayLike) -> tuple[Floats, Floats]:
     return gain, chain.potential(rewards - gain)
 
 
+@checks_arguments
+@interruptible("evaluating a policy")
 def stationary_distribution(mdp: TabularMDP, policy: ArrayLike) -> Floats:
     """Return the stationary distribution `(S,)` of a policy with one closed class.
 
@@ -267,9 +279,10 @@ def stationary_distribution(mdp: TabularMDP, policy: ArrayLike) -> Floats:
     return np.asarray(rows[0])
 
 
+@checks_arguments
+@interruptible("evaluating a policy")
 def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats:
     """Return the gamma-discounted value `(S,)` of a policy."""
-    gamma = checked_gamma(gamma)
     matrix, rewards = policy_chain(mdp, policy)
     if mdp.is_thin:
         leave = np.full(mdp.n_states, 1 - gamma)
@@ -279,6 +292,7 @@ def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats
     return value
 
 
+@checks_arguments
 def span(values: ArrayLike) -> float:
     """Return the largest minus the smallest entry."""
-    return float(np.ptp(np.asarray(values, dtype=np.float64)))
+    return float(np.ptp(values))

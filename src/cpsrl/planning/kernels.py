@@ -55,6 +55,19 @@ def workspace(n_states: int) -> Workspace:
     )
 
 
+@leaf
+def repeat_rows(P: Floats, r: Floats, stand_in: Ints) -> None:
+    """Make the rows of P `(S*A, S)` and r `(S*A,)` of unavailable actions those of `stand_in`."""
+    n_states, n_actions = stand_in.shape
+    for s in range(n_states):
+        for a in range(n_actions):
+            row, other = s * n_actions + a, s * n_actions + stand_in[s, a]
+            if other != row:
+                r[row] = r[other]
+                for j in range(n_states):
+                    P[row, j] = P[other, j]
+
+
 def thawed(P: Floats, r: Floats) -> tuple[Floats, Floats]:
     """Return copies that can be written to: for frozen arrays all would be compiled once more."""
     return np.array(P), np.array(r)

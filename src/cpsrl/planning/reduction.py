@@ -17,8 +17,7 @@ the tree's paths from the entries of M_i up to i, and column i of them is row i'
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
+import scipy
 
 from cpsrl._compile import jit
 from cpsrl.types import Floats, Ints

@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
-import scipy.sparse.linalg
+import scipy
 from numpy.typing import ArrayLike
 
+from cpsrl.checks import is_sparse
 from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.planning import elimination
+from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.certificates import UNIT, differences
 from cpsrl.planning.evaluation import closed_classes, factored, policy_chain, span, sparse_factors
-from cpsrl.types import Floats, Ints
+from cpsrl.types import Floats, Ints, brief
+from cpsrl.waiting import interruptible, stage
 
 EXACT_DIAMETER_STATES = 2000
 MOST_ITERATIONS = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Classification:
     """The class of an MDP.
 
@@ -40,7 +41,11 @@ class Classification:
     classes: tuple[Ints, ...]
     transient: Ints
 
+    __repr__ = brief
 
+
+@checks_arguments
+@interruptible("looking for classes of states")
 def classify(mdp: TabularMDP) -> Classification:
     """Return the class of `mdp`, from which transitions are possible, not from how probable."""
     n_states, n_actions = mdp.n_states, mdp.n_actions
@@ -68,11 +73,14 @@ def classify(mdp: TabularMDP) -> Classification:
     return Classification(kind, tuple(classes), np.flatnonzero(~alive))
 
 
+@checks_arguments
 def is_unichain(mdp: TabularMDP, policy: ArrayLike) -> bool:
     """Return whether the chain of a policy has exactly one closed class."""
     return len(closed_classes(policy_chain(mdp, policy)[0])) == 1
 
 
+@checks_arguments
+@interruptible("computing the diameter")
 def diameter(mdp: TabularMDP, targets: ArrayLike | None = None) -> float:
     """Return the diameter: the largest over s != s' of the least expected time from s to s'.
 
@@ -94,8 +102,10 @@ def diameter(mdp: TabularMDP, targets: ArrayLike | None = None) -> float:
     edges = (np.ones(row.size), (mdp.csr.indices, row // mdp.n_actions))
     reach = scipy.sparse.csr_array(edges, shape=(mdp.n_states, mdp.n_states))
     longest = 0.0
-    for target in np.asarray(targets, dtype=np.int64).ravel():
-        times = hitting_times(mdp, int(target), reach)
+    given = np.asarray(targets).tolist()
+    for number, target in enumerate(given):
+        stage(f"{number} of {len(given)} targets")
+        times = hitting_times(mdp, target, reach)
         longest = max(longest, float(times.max()))
         if np.isinf(longest):
             break
@@ -161,7 +171,7 @@ def _sparse_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     return times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AveragingTime:
     """A bracket of the reward averaging time: low <= tau <= high.
 
@@ -175,10 +185,14 @@ class AveragingTime:
     high: float
     closed: bool
 
+    __repr__ = brief
+
     def __float__(self) -> float:
         return self.high
 
 
+@checks_arguments
+@interruptible("computing the reward averaging time")
 def reward_averaging_time(
     mdp: TabularMDP, policy: ArrayLike, tol: float = 1e-9, most_steps: int = 100_000
 ) -> AveragingTime:
@@ -244,9 +258,7 @@ def _cyclic_limits(matrix: Any, bias: Floats, period: int) -> list[Floats]:
     if period == 1:
         return [np.zeros_like(bias)]
     power: Callable[[Any, int], Any] = (
-        scipy.sparse.linalg.matrix_power
-        if scipy.sparse.issparse(matrix)
-        else np.linalg.matrix_power
+        scipy.sparse.linalg.matrix_power if is_sparse(matrix) else np.linalg.matrix_power
     )
     limits = [factored(power(matrix, period)).average(bias)]
     for _ in range(period - 1):

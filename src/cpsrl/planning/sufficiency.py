@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cpsrl.checks import checked_gamma
+from cpsrl.checks import shown
 from cpsrl.mdp import TabularMDP
+from cpsrl.pages.notebook import by_state
+from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.average import AverageSolution, solve_average
 from cpsrl.planning.certificates import differences
 from cpsrl.planning.discounted import (
@@ -21,13 +23,14 @@ from cpsrl.planning.discounted import (
     solve_discounted,
     with_rewards,
 )
-from cpsrl.types import Floats, Ints
+from cpsrl.types import Floats, Ints, brief
+from cpsrl.waiting import interruptible, stage
 
 TIE = 1e-11
 GAP = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlanningGap:
     """What planning with `gamma` costs.
 
@@ -46,7 +49,12 @@ class PlanningGap:
     gap: float
     error: float
 
+    __repr__ = brief
+    _repr_html_ = by_state
 
+
+@checks_arguments
+@interruptible("judging a discount factor")
 def planning_gap(
     mdp: TabularMDP, gamma: float, optimal: AverageSolution | None = None
 ) -> PlanningGap:
@@ -55,14 +63,16 @@ def planning_gap(
     All is computed with the optimal gain taken off the rewards: policies stay what they are, and
     values are then about as large as the span of the bias, however large gamma and the rewards.
     """
-    gamma = checked_gamma(gamma)
+    given = isinstance(optimal, AverageSolution) and len(optimal.gain) == mdp.n_states
+    if optimal is not None and not given:
+        raise ValueError(f"optimal must be solve_average(mdp), not {shown(optimal)}")
     if far := reward_shift(mdp):
         found = planning_gap(with_rewards(mdp, mdp.rewards - far), gamma)
         return replace(found, gain=found.gain + far)
     optimal = optimal or solve_average(mdp)
     scale = float(np.ptp(mdp.rewards))
     if scale == 0.0:
-        policy = np.zeros(mdp.n_states, np.int64)
+        policy = mdp.stand_in[:, 0].copy()
         return PlanningGap(gamma, policy, optimal.gain, 0.0, optimal.error)
     shift = float(optimal.gain.min() / 2 + optimal.gain.max() / 2)
     centred = with_rewards(mdp, mdp.rewards - shift)
@@ -81,7 +91,8 @@ def _optimal_actions(mdp: TabularMDP, gamma: float, solution: DiscountedSolution
     q = mdp.rewards - (1 - gamma) * value[:, None] + gamma * differences(mdp, value)[0]
     slack = TIE * np.abs(value).max() + 2 * solution.error
     allowed = q >= q.max(axis=1, keepdims=True) - slack
-    return np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
+    actions = np.where(allowed, np.arange(n_actions), np.argmax(q, axis=1)[:, None])
+    return np.take_along_axis(mdp.stand_in, actions, axis=1)
 
 
 def _with_actions(mdp: TabularMDP, action: Ints) -> TabularMDP:
@@ -94,7 +105,7 @@ def _with_actions(mdp: TabularMDP, action: Ints) -> TabularMDP:
     return TabularMDP(mdp.dense.reshape(-1, n_states)[rows].reshape(mdp.dense.shape), rewards)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SufficientGamma:
     """The smallest gamma above which every gamma (of a scan) has a gain-optimal policy.
 
@@ -110,7 +121,11 @@ class SufficientGamma:
     points: int
     refined: float
 
+    __repr__ = brief
 
+
+@checks_arguments
+@interruptible("scanning discount factors")
 def sufficient_gamma(
     mdp: TabularMDP, largest: float = 1 - 1e-6, points: int = 300, refined: float = 1e-10
 ) -> SufficientGamma:
@@ -122,7 +137,8 @@ def sufficient_gamma(
     optimal = solve_average(mdp)
     grid = 1 - np.geomspace(1 - largest, 1.0, points)
     enough, short = np.nan, np.nan
-    for gamma in grid:
+    for number, gamma in enumerate(grid):
+        stage(f"{number} of {points}")
         if planning_gap(mdp, float(gamma), optimal).gap > 0:
             short = float(gamma)
             break

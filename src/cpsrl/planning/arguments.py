@@ -1,0 +1,103 @@
+"""What the planning functions are given, checked in one place.
+
+A word means the same in all of them, so `checks_arguments` goes by the names of parameters.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from cpsrl.checks import checked_gamma, checked_number, checked_whole, shown
+from cpsrl.mdp import TabularMDP
+from cpsrl.types import Floats, Ints
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FINEST = 1e-15
+"""About the distance of neighbouring floats below 1: a bisection can't go on for ever."""
+
+
+def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function` with those of its arguments checked whose names CHECKS has."""
+    signature = inspect.signature(function)
+    names = [name for name in signature.parameters if name in CHECKS]
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # said better by the call itself
+            return function(*args, **kwargs)
+        given = bound.arguments
+        for name in names:
+            if name in given:
+                given[name] = CHECKS[name](given[name], given.get("mdp"))
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def checked_mdp(mdp: Any) -> TabularMDP:
+    """Return `mdp`, or raise if it is not one."""
+    if isinstance(mdp, TabularMDP):
+        return mdp
+    if isinstance(mdp, Path) or (isinstance(mdp, str) and Path(mdp).suffix):
+        hint = f": did you mean cpsrl.TabularMDP.load({str(mdp)!r})?"
+    else:
+        hint = f": did you mean cpsrl.environment({mdp!r})?" if isinstance(mdp, str) else ""
+    raise ValueError(
+        f"mdp must be a TabularMDP, such as cpsrl.environment('riverswim'), not {shown(mdp)}{hint}"
+    )
+
+
+def _single(mdp: Any) -> TabularMDP:
+    """Return `mdp`, or raise if it is not one model for all time."""
+    if checked_mdp(mdp).changes is None:
+        return mdp
+    raise ValueError(
+        f"{mdp!r} is a world that changes; plan for its models one by one, such as mdp.moments[0]"
+    )
+
+
+def _targets(targets: Any, mdp: TabularMDP) -> Ints | None:
+    if targets is None:
+        return None
+    array = np.asarray(targets)
+    whole = np.issubdtype(array.dtype, np.integer)
+    if not whole or not array.size or array.min() < 0 or array.max() >= mdp.n_states:
+        raise ValueError(
+            f"targets must be one or more states, whole numbers in 0..{mdp.n_states - 1}, not "
+            f"{shown(targets)}"
+        )
+    return array.astype(np.int64).ravel()
+
+
+def _values(values: Any, _: Any) -> Floats:
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.zeros(0)
+    if not array.size:
+        raise ValueError(f"values must be one or more numbers, not {shown(values)}")
+    return array
+
+
+CHECKS: dict[str, Callable[[Any, Any], Any]] = {
+    "mdp": lambda mdp, _: _single(mdp),
+    "gamma": lambda gamma, _: checked_gamma(gamma),
+    "tol": lambda tol, _: (
+        None if tol is None else checked_number("tol", tol, 0.0, math.inf, open=True)
+    ),
+    "targets": _targets,
+    "most_steps": lambda n, _: checked_whole("most_steps", n, 1),
+    "largest": lambda gamma, _: checked_number("largest", gamma, 0.0, 1.0 - FINEST),
+    "points": lambda n, _: checked_whole("points", n, 2),
+    "refined": lambda width, _: checked_number("refined", width, FINEST, 1.0),
+    "values": _values,
+}
