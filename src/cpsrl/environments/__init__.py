@@ -1,22 +1,45 @@
 """The problems that come with the package, by name."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 from cpsrl.environments.access_control import access_control
 from cpsrl.environments.admission_queue import queue
+from cpsrl.environments.catch import catch, pixel_catch, pixel_windy_catch, windy_catch
+from cpsrl.environments.changing import changing
+from cpsrl.environments.deep_sea import deep_sea, pixel_deep_sea
 from cpsrl.environments.features import feature_matrix
+from cpsrl.environments.frozen_lake import frozen_lake
 from cpsrl.environments.gridworld import gridworld
 from cpsrl.environments.inventory import inventory
+from cpsrl.environments.pendulum import pendulum
+from cpsrl.environments.pure import Environment
 from cpsrl.environments.random_mdp import random_mdp
 from cpsrl.environments.replacement import replacement
 from cpsrl.environments.riverswim import riverswim
+from cpsrl.environments.rooms import rooms
+from cpsrl.environments.taxi import taxi
+from cpsrl.environments.toy_text import PREFIX, gymnasium_factory
 from cpsrl.mdp import TabularMDP
-from cpsrl.registry import Registry
+from cpsrl.registry import Registry, unknown
 
-__all__ = ["ENVIRONMENTS", "environment", "environments"]
+__all__ = ["ENVIRONMENTS", "WORLDS", "environment", "environments", "with_features"]
 
-ENVIRONMENTS: Registry[TabularMDP] = Registry("environment")
+
+class Environments(Registry[TabularMDP]):
+    """The registered environments, and those of Gymnasium that are tables, as "gym:Taxi-v4"."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith(PREFIX)
+
+    def __getitem__(self, name: str) -> Callable[..., TabularMDP]:
+        if str(name).startswith(PREFIX):
+            return gymnasium_factory(name)
+        return super().__getitem__(name)
+
+
+ENVIRONMENTS = Environments("environment", TabularMDP)
 ENVIRONMENTS.add("riverswim")(riverswim)
 ENVIRONMENTS.add("random")(random_mdp)
 ENVIRONMENTS.add("gridworld")(gridworld)
@@ -24,13 +47,32 @@ ENVIRONMENTS.add("queue")(queue)
 ENVIRONMENTS.add("access-control")(access_control)
 ENVIRONMENTS.add("inventory")(inventory)
 ENVIRONMENTS.add("replacement")(replacement)
+ENVIRONMENTS.add("deep-sea")(deep_sea)
+ENVIRONMENTS.add("frozen-lake")(frozen_lake)
+ENVIRONMENTS.add("taxi")(taxi)
+ENVIRONMENTS.add("catch")(catch)
+ENVIRONMENTS.add("windy-catch")(windy_catch)
+ENVIRONMENTS.add("rooms")(rooms)
+ENVIRONMENTS.add("changing")(changing)
+
+WORLDS: Registry[Environment] = Registry("environment", Environment)
+"""Those that are not tables, for agents with networks."""
+WORLDS.add("pixel-catch")(pixel_catch)
+WORLDS.add("pixel-windy-catch")(pixel_windy_catch)
+WORLDS.add("pixel-deep-sea")(pixel_deep_sea)
+WORLDS.add("pendulum")(pendulum)
+
+World = Literal["pixel-catch", "pixel-windy-catch", "pixel-deep-sea", "pendulum"]
 
 
 def environments() -> list[str]:
-    """Return the names that `environment` knows."""
+    """Return the names of the tables that `environment` knows."""
     return ENVIRONMENTS.names()
 
 
+@overload
+def environment(name: World, **options: Any) -> Environment: ...
+@overload
 def environment(
     name: str,
     *,
@@ -38,27 +80,65 @@ def environment(
     feature_dimension: int | None = None,
     feature_seed: int = 0,
     **options: Any,
-) -> TabularMDP:
+) -> TabularMDP: ...
+def environment(
+    name: str,
+    *,
+    features: str | None = None,
+    feature_dimension: int | None = None,
+    feature_seed: int = 0,
+    **options: Any,
+) -> TabularMDP | Environment:
     """Return the environment called `name`, with its own `options`.
+
+    It is a table, a TabularMDP, or an `Environment` of pure functions for agents with networks.
 
     `features` attaches a feature matrix, for agents with networks: "thermometer", "one-hot", or
     "projection" to `feature_dimension` numbers drawn from `feature_seed`.
+    A name such as "gym:FrozenLake-v1" is an environment of Gymnasium that has a table of transition
+    probabilities (see `cpsrl.environments.toy_text`).
     The result is named after the environment and its options that differ from the defaults, such
     as "riverswim (tsde, n_states=20)".
     """
-    mdp = ENVIRONMENTS.make(name, **options)
-    known = ENVIRONMENTS.options(name)
-    changed = {key: value for key, value in options.items() if not _same(value, known[key].default)}
+    attached = {
+        "features": features,
+        "feature_dimension": feature_dimension,
+        "feature_seed": feature_seed or None,
+    }
+    attached = {key: value for key, value in attached.items() if value is not None}
+    if name not in ENVIRONMENTS and name in WORLDS:
+        made = WORLDS.make(name, **options, **attached)
+        object.__setattr__(made, "name", _label(name, _changed(WORLDS, name, options)))
+        return made
+    if name not in ENVIRONMENTS:
+        raise unknown(ENVIRONMENTS.kind, name, ENVIRONMENTS.names() + WORLDS.names())
+    mdp = with_features(
+        ENVIRONMENTS.make(name, **options), features, feature_dimension, feature_seed
+    )
+    return replace(mdp, name=_label(name, _changed(ENVIRONMENTS, name, options) | attached))
+
+
+def with_features(
+    mdp: TabularMDP,
+    features: str | None = None,
+    feature_dimension: int | None = None,
+    feature_seed: int = 0,
+) -> TabularMDP:
+    """Return `mdp` with a feature matrix, as `environment` attaches one."""
     given = {"feature_dimension": feature_dimension, "feature_seed": feature_seed or None}
     given = {key: value for key, value in given.items() if value is not None}
     if given and features != "projection":
         raise ValueError(f"{', '.join(given)} can be set only with features='projection'")
     if features is None:
-        return replace(mdp, name=_label(name, changed))
+        return mdp
     matrix = feature_matrix(features, mdp.n_states, feature_dimension, feature_seed)
-    return replace(
-        mdp, features=matrix, name=_label(name, changed | {"features": features} | given)
-    )
+    return replace(mdp, features=matrix)
+
+
+def _changed(registry: Registry[Any], name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that are not as by default."""
+    known = registry.options(name)
+    return {key: value for key, value in options.items() if not _same(value, known[key].default)}
 
 
 def _same(value: Any, default: Any) -> bool:

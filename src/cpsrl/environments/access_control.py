@@ -9,6 +9,8 @@ from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 REJECT, ACCEPT = 0, 1
+MOST_SERVERS = 1000
+"""Larger binomial coefficients are no floats."""
 
 
 def access_control(
@@ -28,7 +30,7 @@ def access_control(
     all servers free and a customer drawn at random. With the defaults the exact optimal gain is
     2.7476419506; the book's 2.31 is the estimate of its learner, which explores and approximates.
     """
-    servers = checked_whole("servers", servers, 1)
+    servers = checked_whole("servers", servers, 1, most=MOST_SERVERS)
     p = checked_number("free_probability", free_probability, 0.0, 1.0)
     if not isinstance(priorities, Sequence) or isinstance(priorities, str) or not priorities:
         raise ValueError(f"priorities must be a list of numbers, not {priorities!r}")

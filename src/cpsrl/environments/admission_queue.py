@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_whole
+from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 REJECT, ADMIT = 0, 1
@@ -38,6 +38,7 @@ def queue(
     reward = checked_number("admission_reward", admission_reward)
     cost = checked_number("holding_cost", holding_cost, 0.0)
     total = arrival + service
+    check_room("the transitions", capacity + 1, 2, capacity + 1)
     n = np.arange(capacity + 1)
     transitions = np.zeros((capacity + 1, 2, capacity + 1))
     transitions[n, :, np.maximum(n - 1, 0)] = service / total

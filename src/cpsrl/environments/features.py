@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.checks import checked_whole, checked_word
+from cpsrl.checks import check_room, checked_whole, checked_word
 
 FEATURES = ("thermometer", "one-hot", "projection")
 
@@ -24,6 +24,8 @@ def feature_matrix(
     """
     if checked_word("features", features, FEATURES) == "projection":
         n = checked_whole("feature_dimension", dimension, 1)
-        rng = np.random.default_rng(checked_whole("feature_seed", seed, 0))
+        check_room("the features", n_states, n)
+        rng = np.random.default_rng(checked_whole("feature_seed", seed, most=None))
         return rng.standard_normal((n_states, n)) / math.sqrt(n)
+    check_room("the features", n_states, n_states)
     return np.tri(n_states) if features == "thermometer" else np.eye(n_states)

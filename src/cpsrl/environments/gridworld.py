@@ -1,9 +1,11 @@
 """A grid to be crossed again and again, sparse and large."""
 
-import numpy as np
-import scipy.sparse as sp
+from typing import Any
 
-from cpsrl.checks import checked_number, checked_whole
+import numpy as np
+import scipy
+
+from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 ACTIONS = ("up", "right", "down", "left")
@@ -21,9 +23,24 @@ def gridworld(rows: int = 10, columns: int = 10, slip: float = 0.1) -> TabularMD
     The slips are those of Russell and Norvig's grid (Artificial Intelligence, section on
     sequential decision problems), the return to the start makes it continuing.
     """
-    rows, columns = checked_whole("rows", rows, 1), checked_whole("columns", columns, 1)
     slip = checked_number("slip", slip, 0.0, 0.5)
-    n = rows * columns
+    outcomes = grid_outcomes(rows, columns)
+    n = len(outcomes)
+    data = np.tile([1.0 - 2.0 * slip, slip, slip], 4 * n)
+    indptr = np.arange(0, 12 * n + 1, 3)
+    transitions = scipy.sparse.csr_array((data, outcomes.ravel(), indptr), shape=(4 * n, n))
+    transitions.sum_duplicates()
+    transitions.eliminate_zeros()
+    rewards = np.zeros((n, 4))
+    rewards[-1] = 1.0
+    return TabularMDP(transitions, rewards, action_names=ACTIONS)
+
+
+def grid_outcomes(rows: int = 10, columns: int = 10) -> Any:
+    """Return where moves on a grid lead, `(S, 4, 3)`: the way they should, or to either side."""
+    rows, columns = checked_whole("rows", rows, 1), checked_whole("columns", columns, 1)
+    n = checked_whole("rows times columns", rows * columns, most=2**31 - 1)
+    check_room("the transitions", n, 4, 6)
     row, column = np.divmod(np.arange(n, dtype=np.int32), np.int32(columns))
     reached = np.empty((n, 4), dtype=np.int32)
     for move, (down, right) in enumerate(STEPS):
@@ -31,11 +48,4 @@ def gridworld(rows: int = 10, columns: int = 10, slip: float = 0.1) -> TabularMD
         reached[:, move] = inside + np.clip(column + right, 0, columns - 1)
     reached[-1] = 0
     sides = np.array([[a, (a - 1) % 4, (a + 1) % 4] for a in range(4)])
-    data = np.tile([1.0 - 2.0 * slip, slip, slip], 4 * n)
-    indptr = np.arange(0, 12 * n + 1, 3)
-    transitions = sp.csr_array((data, reached[:, sides].ravel(), indptr), shape=(4 * n, n))
-    transitions.sum_duplicates()
-    transitions.eliminate_zeros()
-    rewards = np.zeros((n, 4))
-    rewards[-1] = 1.0
-    return TabularMDP(transitions, rewards, action_names=ACTIONS)
+    return reached[:, sides]

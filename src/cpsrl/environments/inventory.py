@@ -1,9 +1,9 @@
 """Inventory control with lost sales."""
 
 import numpy as np
-from scipy.special import pdtr, pdtrc
+import scipy
 
-from cpsrl.checks import checked_number, checked_whole
+from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 
@@ -37,9 +37,10 @@ def inventory(
         checked_number("order_cost", order_cost, 0.0),
     )
 
+    check_room("the transitions", capacity + 1, capacity + 1, capacity + 1)
     units = np.arange(capacity + 1)
-    exactly = np.diff(pdtr(units, mean), prepend=0.0)
-    at_least = np.concatenate(([1.0], pdtrc(units[:-1], mean)))
+    exactly = np.diff(scipy.special.pdtr(units, mean), prepend=0.0)
+    at_least = np.concatenate(([1.0], scipy.special.pdtrc(units[:-1], mean)))
     left_over = np.zeros((capacity + 1, capacity + 1))
     for x in units:
         left_over[x, 0] = at_least[x]

@@ -1,9 +1,9 @@
 """Random models with Dirichlet rows."""
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
-from cpsrl.checks import checked_number, checked_whole
+from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 
@@ -21,27 +21,31 @@ def random_mdp(
     by default over all states, which is the prior of Xu, Dong and Van Roy (2024), section 6. With
     `successors` = k every row has its own k states, a uniformly random subset, and the model is
     sparse. `noise` is that of the rewards, as in `TabularMDP`: a standard deviation or
-    "bernoulli". The same `seed` gives the same model. Starts in state 0.
+    "bernoulli". The same `seed` gives the same model. Starts in state 0. The range of rewards is
+    declared as [0, 1], whatever was drawn.
     """
     n_states, n_actions = (
         checked_whole("n_states", n_states, 1),
         checked_whole("n_actions", n_actions, 1),
     )
     concentration = checked_number("concentration", concentration, 0.0, open=True)
-    rng = np.random.default_rng(checked_whole("seed", seed, 0))
+    rng = np.random.default_rng(checked_whole("seed", seed, most=None))
     n_rows = n_states * n_actions
+    check_room("the rewards", n_states, n_actions)
     rewards = rng.random((n_states, n_actions))
     if successors is None:
+        check_room("the transitions", n_states, n_actions, n_states)
         rows = rng.dirichlet(np.full(n_states, concentration / n_states), size=n_rows)
-        return TabularMDP(rows.reshape(n_states, n_actions, n_states), rewards, noise=noise)
+        transitions = rows.reshape(n_states, n_actions, n_states)
+        return TabularMDP(transitions, rewards, noise=noise, reward_range=(0.0, 1.0))
     k = checked_whole("successors", successors, 1)
     if k > n_states:
         raise ValueError(f"successors must be at most n_states = {n_states}, not {k}")
     indices = np.sort(random_subsets(rng, n_rows, n_states, k), axis=1).ravel()
     data = rng.dirichlet(np.full(k, concentration / k), size=n_rows).ravel()
     indptr = np.arange(0, n_rows * k + 1, k)
-    transitions = sp.csr_array((data, indices, indptr), shape=(n_rows, n_states))
-    return TabularMDP(transitions, rewards, noise=noise)
+    transitions = scipy.sparse.csr_array((data, indices, indptr), shape=(n_rows, n_states))
+    return TabularMDP(transitions, rewards, noise=noise, reward_range=(0.0, 1.0))
 
 
 def random_subsets(rng: np.random.Generator, count: int, n: int, k: int) -> np.ndarray:

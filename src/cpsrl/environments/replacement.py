@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_whole
+from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
 
 KEEP, REPLACE = 0, 1
@@ -23,6 +23,7 @@ def replacement(n_states: int = 10, wear: float = 0.3, replacement_cost: float =
     n = checked_whole("n_states", n_states, 2)
     wear = checked_number("wear", wear, 0.0, 1.0)
     cost = checked_number("replacement_cost", replacement_cost, 0.0)
+    check_room("the transitions", n, 2, n)
     condition = np.arange(n)
     transitions = np.zeros((n, 2, n))
     transitions[condition, KEEP, condition] = 1.0 - wear

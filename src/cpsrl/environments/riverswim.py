@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.checks import checked_whole, checked_word
+from cpsrl.checks import check_room, checked_number, checked_whole, checked_word
 from cpsrl.mdp import TabularMDP
 
 LEFT, RIGHT = 0, 1
+STRONGEST = 100.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ VARIANTS = {
 }
 
 
-def riverswim(n_states: int = 6, variant: str = "osband") -> TabularMDP:
+def riverswim(n_states: int = 6, variant: str = "osband", current: float = 0.0) -> TabularMDP:
     """A chain against the current: a small reward at the near end, a large one at the far end.
 
     A swimmer starts in the leftmost of `n_states` states. 'left' always moves one state down (or
@@ -44,24 +45,34 @@ def riverswim(n_states: int = 6, variant: str = "osband") -> TabularMDP:
     else nothing. From Strehl and Littman (2008), "An analysis of model-based interval estimation
     for Markov decision processes".
 
+    A `current` other than 0 tilts what 'right' does: an outcome k states up becomes exp(-k current)
+    times as likely, before its probabilities are made to sum to 1 again.
+
     Variants, with the optimal gain of six states:
 
     - `osband` (Osband, Russo and Van Roy 2013; Xu, Dong and Van Roy 2024): 7203/16805
     - `tsde` (Ouyang et al. 2017): 243/1090. The policy that is optimal for gamma = .99 swims left
       at the left end and gains only .2: gamma must exceed .993474 here.
-    - `statrl` (the statisticalRL library): .9075003039
+    - `statrl` (the statisticalRL library): .9075003039. Its rewards are up to .99, and its range
+      is declared as [0, 1].
     - `srl` (the SRL library): .8750033379
     - `gym-riverswim` (the gym-riverswim package): .6686320755
     """
     n = checked_whole("n_states", n_states, 2)
     river = VARIANTS[checked_word("variant", variant, VARIANTS, "riverswim")]
+    check_room("the transitions", n, 2, n)
     transitions = np.zeros((n, 2, n))
     transitions[np.arange(n), LEFT, np.maximum(np.arange(n) - 1, 0)] = 1.0
     transitions[0, RIGHT, [0, 1]] = river.start
     for s in range(1, n - 1):
         transitions[s, RIGHT, s - 1 : s + 2] = river.middle
     transitions[-1, RIGHT, [-2, -1]] = river.end
+    if drift := checked_number("current", current, -STRONGEST, STRONGEST):
+        there, reached = np.arange(n)[:, None], np.arange(n)[None, :]
+        tilted = transitions[:, RIGHT] * np.exp(-drift * (reached - there).clip(-1, 1))
+        transitions[:, RIGHT] = tilted / tilted.sum(axis=1, keepdims=True)
     rewards = np.zeros((n, 2))
     rewards[0, LEFT] = river.left_reward
     rewards[-1, RIGHT] = river.right_reward
-    return TabularMDP(transitions, rewards, action_names=("left", "right"))
+    declared = (0.0, 1.0) if variant == "statrl" else None
+    return TabularMDP(transitions, rewards, action_names=("left", "right"), reward_range=declared)

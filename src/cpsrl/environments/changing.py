@@ -1,0 +1,83 @@
+"""Problems that turn round: a model and its mirror image, in turn."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cpsrl.checks import checked_whole
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.changes import Changes
+
+
+def changing(
+    base: str = "riverswim",
+    every: int = 20_000,
+    pieces: int = 1,
+    options: dict[str, Any] | None = None,
+) -> TabularMDP:
+    """A problem that turns into its mirror image every so many steps, and back, without a word.
+
+    The mirror image has states, actions and rewards in reverse order, so what was right is wrong
+    after a change. The state stays where it is. Both have the same optimal gain, and so has the
+    world: a policy that knows of the changes could not do better but for the steps after each.
+
+    With `pieces` = k > 1 the world drifts: each of `every` steps is 1/k of the way, the models in
+    between being mixtures of the two, of transitions and of rewards.
+
+    Args:
+        base: the name of the problem.
+        every: the number of steps from one to the other.
+        pieces: in how many steps it changes; `every` must be a multiple.
+        options: of the problem.
+    """
+    from cpsrl.environments import ENVIRONMENTS
+
+    every, pieces = checked_whole("every", every, 1), checked_whole("pieces", pieces, 1)
+    if every % pieces:
+        raise ValueError(f"every = {every} must be a multiple of pieces = {pieces}")
+    one = ENVIRONMENTS.make(base, **(options or {}))
+    other = mirrored(one)
+    path = [one, *(mixed(one, other, k / pieces) for k in range(1, pieces)), other]
+    models = path + path[-2:0:-1]
+    return Changes(tuple(models), (every // pieces,) * len(models)).world()
+
+
+def mirrored(mdp: TabularMDP) -> TabularMDP:
+    """Return the MDP with states and actions in reverse order; the initial state stays."""
+    rewards = mdp.rewards if mdp.transition_rewards is None else _by_cell(mdp)
+    options: dict[str, Any] = (
+        {} if mdp.available is None else {"available": mdp.available[::-1, ::-1]}
+    )
+    if np.ndim(mdp.noise) == 2:
+        options["noise"] = mdp.noise[::-1, ::-1]
+    turned = rewards[::-1, ::-1, ::-1] if rewards.ndim == 3 else rewards[::-1, ::-1]
+    return replace(
+        mdp,
+        transitions=mdp.dense[::-1, ::-1, ::-1],
+        rewards=turned,
+        transition_rewards=None,
+        **options,
+    )
+
+
+def _by_cell(mdp: TabularMDP) -> Any:
+    """Return the rewards of transitions `(S, A, S)`."""
+    assert mdp.transition_rewards is not None
+    cells = mdp.csr.copy()
+    cells.data = np.array(mdp.transition_rewards)
+    return cells.toarray().reshape(mdp.dense.shape)
+
+
+def mixed(one: TabularMDP, other: TabularMDP, share: float) -> TabularMDP:
+    """Return the MDP that is a share of the way from one to the other."""
+    if one.transition_rewards is not None or np.ndim(one.noise) == 2:
+        raise ValueError(
+            "only problems whose rewards depend on state and action, and whose noise is the same "
+            "everywhere, can drift: take pieces = 1"
+        )
+    return replace(
+        one,
+        transitions=(1 - share) * one.dense + share * other.dense,
+        rewards=(1 - share) * one.rewards + share * other.rewards,
+    )
