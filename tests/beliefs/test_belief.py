@@ -279,7 +279,7 @@ def test_a_prior_that_excludes_what_the_mdp_does_is_refused(kind):
     ],
 )
 def test_wrong_transitions_change_nothing(seen, kind, transition, message):
-    agent = start(TSDE(), SIZES)
+    agent = start(TSDE(), Sizes(5, 2, (-10, 10)))
     for good in seen:
         agent.observe(*good)
     before = agent.state()

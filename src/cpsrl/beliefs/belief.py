@@ -21,10 +21,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from cpsrl._compile import leaf
+from cpsrl.checks import shown
 from cpsrl.mdp import TabularMDP
 from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
-from cpsrl.planning.kernels import thawed
+from cpsrl.planning.kernels import repeat_rows, thawed
 from cpsrl.registry import Registry
+from cpsrl.sizes import Sizes
 from cpsrl.types import Floats, Ints
 
 BATCH = 1 << 16
@@ -82,6 +84,10 @@ class LiveBelief:
         """Return another one that believes the same."""
         return copy.deepcopy(self)
 
+    def facts(self) -> dict[str, Any]:
+        """Return what there is to tell of the belief, in plain values by name."""
+        return {}
+
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the belief calls the transition impossible."""
 
@@ -119,13 +125,15 @@ class Plain(LiveBelief):
         return Plain(copy.deepcopy(self.belief))
 
 
-BELIEFS: Registry[Belief] = Registry("belief")
+BELIEFS: Registry[Belief] = Registry("belief", Belief)
 
 
 def checked_belief(belief: Any) -> Any:
     """Return `belief`, or raise if it is not one."""
     if isinstance(belief, type) or not callable(getattr(belief, "start", None)):
-        raise ValueError(f"belief must be one such as Dirichlet(), with start(problem): {belief!r}")
+        raise ValueError(
+            f"belief must be one such as Dirichlet(), with start(problem), not {shown(belief)}"
+        )
     return belief
 
 
@@ -139,12 +147,17 @@ def started(belief: Any, problem: Any) -> LiveBelief:
             f"{belief!r} started a belief of (S, A) = {live.shape} for a problem of {shape}"
         )
     if isinstance(problem, TabularMDP):
-        live.check_problem(problem)
+        for model in problem.moments:
+            live.check_problem(model)
     return live
 
 
-def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floats] | TabularMDP:
-    """Return P `(S, A, S)` and r `(S, A)` of a small model drawn, a large one as a TabularMDP."""
+def small_model(drawn: Any, sizes: Sizes) -> tuple[Floats, Floats] | TabularMDP:
+    """Return P `(S, A, S)` and r `(S, A)` of a small model drawn, a large one as a TabularMDP.
+
+    The rows of unavailable actions are made those of their stand-ins.
+    """
+    n_states, n_actions = sizes.n_states, sizes.n_actions
     if not isinstance(drawn, TabularMDP) and n_states <= DENSE_STATES:
         try:
             P, r = drawn
@@ -153,8 +166,12 @@ def small_model(drawn: Any, n_states: int, n_actions: int) -> tuple[Floats, Floa
             P, r = np.zeros(0), np.zeros(0)
         right = P.shape == (n_states, n_actions, n_states) and r.shape == (n_states, n_actions)
         if right and is_model(P, r):
+            if sizes.available is not None:
+                repeat_rows(P.reshape(-1, n_states), r.ravel(), sizes.stand_in)
             return P, r
     model = checked_model(drawn, n_states, n_actions)
+    if sizes.available is not None:
+        model = TabularMDP(model.transitions, model.rewards, available=sizes.available)
     return thawed(model.dense, model.rewards) if n_states <= DENSE_STATES else model
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy
 from numpy.typing import ArrayLike
 
 from cpsrl._compile import inlined, leaf
@@ -50,7 +50,14 @@ from cpsrl.beliefs.rewards import (
     sound_rewards,
 )
 from cpsrl.beliefs.sparse import MOST_CELLS, SparseDirichlet
-from cpsrl.checks import LARGEST, checked_arrays, checked_positive
+from cpsrl.checks import (
+    LARGEST,
+    checked_arrays,
+    checked_floats,
+    checked_positive,
+    is_sparse,
+    shown,
+)
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import lent
 from cpsrl.sizes import Sizes
@@ -98,14 +105,14 @@ def sample_rows(alpha: Floats, visits: Ints, small: SmallGamma, words: Words, ou
 
     Args:
         alpha: `(S*A, S)` Dirichlet parameters; every row has a positive one.
-        visits: `(S*A,)` how often each row was visited.
+        visits: `(S*A,)` how often each row was visited, or with what weight.
         small: the shape of most cells that were not observed.
         words: the stream that the variates come from.
         out: `(S*A, S)`.
     """
     for row in range(len(alpha)):
         shapes, cells = alpha[row], out[row]
-        if visits[row] == 0:
+        if visits[row] < 1:
             total = 0.0
             for j in range(len(shapes)):
                 total += shapes[j]
@@ -240,7 +247,8 @@ def _usual(alpha: Floats) -> float:
 class Dirichlet(Belief):
     """Independent Dirichlet priors on the transition rows, and a prior on the rewards.
 
-    Models of up to 128 states, and priors with a parameter for every cell, are kept dense.
+    Models of up to 128 states, and priors with a parameter for every cell, are kept dense. What is
+    said here of actions that are not available is not looked at.
 
     Args:
         transitions: the Dirichlet parameter of every cell: a number, or an array `(S, A, S)` (0 for
@@ -258,10 +266,10 @@ class Dirichlet(Belief):
     def __post_init__(self) -> None:
         if not isinstance(self.rewards, NormalGamma | KnownRewards):
             raise ValueError(
-                f"rewards must be NormalGamma(...) or KnownRewards(), not {self.rewards!r}"
+                f"rewards must be NormalGamma(...) or KnownRewards(), not {shown(self.rewards)}"
             )
         if self.transitions is not None:
-            values = np.asarray(self.transitions, dtype=np.float64)
+            values = checked_floats("transitions", self.transitions)
             if values.ndim == 0:
                 checked_positive("transitions", values.item())
             if values.ndim and self.support is not None:
@@ -272,20 +280,21 @@ class Dirichlet(Belief):
 
     def start(self, problem: TabularMDP | Sizes) -> LiveBelief:
         """Return the live form, dense or sparse."""
-        n_states, n_actions = problem.n_states, problem.n_actions
+        sizes = problem.sizes if isinstance(problem, TabularMDP) else problem
         rewards = self.rewards.arrays(problem)
-        if n_states > DENSE_STATES and not self.is_array:
-            cell, candidates = self.cell(n_states, n_actions), self.candidates(n_states, n_actions)
-            return SparseDirichlet(n_states, cell, candidates, rewards)
-        return DenseDirichlet(self.array(n_states, n_actions), rewards)
+        if sizes.n_states > DENSE_STATES and not self.is_array:
+            cell, candidates = self.cell(sizes), self.candidates(sizes)
+            return SparseDirichlet(sizes.n_states, cell, candidates, rewards)
+        return DenseDirichlet(self.array(sizes), rewards)
 
     @property
     def is_array(self) -> bool:
         """Whether every cell has its own Dirichlet parameter."""
         return self.transitions is not None and np.ndim(self.transitions) > 0
 
-    def array(self, n_states: int, n_actions: int) -> Floats:
+    def array(self, sizes: Sizes) -> Floats:
         """Return the Dirichlet parameters `(S*A, S)` of all cells."""
+        n_states, n_actions = sizes.n_states, sizes.n_actions
         shape = (n_states, n_actions, n_states)
         if math.prod(shape) > MOST_CELLS:
             raise ValueError(
@@ -294,7 +303,7 @@ class Dirichlet(Belief):
                 "is one"
             )
         if self.is_array:
-            values = np.array(self.transitions, dtype=np.float64)
+            values = checked_floats("transitions", self.transitions)
             if values.shape != shape:
                 raise ValueError(f"transitions must be (S, A, S) = {shape}, not {values.shape}")
             fits = (values >= 1 / LARGEST) & (values <= LARGEST)
@@ -305,20 +314,21 @@ class Dirichlet(Belief):
                     f"transitions{list(place)} is {values[place]}; it must be 0 or a positive "
                     f"number ({1 / LARGEST:g} to {LARGEST:g})"
                 )
+            values = sizes.repeated(values)
             _check_rows(values.any(axis=2), "transitions are all 0", n_actions)
             return values.reshape(n_states * n_actions, n_states)
-        cells = self.cell(n_states, n_actions)[:, None]
-        candidates = self.candidates(n_states, n_actions)
+        cells, candidates = self.cell(sizes)[:, None], self.candidates(sizes)
         if candidates is None:
             return np.repeat(cells, n_states, axis=1)
         return np.asarray(candidates.toarray() * cells)
 
-    def candidates(self, n_states: int, n_actions: int) -> Any:
+    def candidates(self, sizes: Sizes) -> Any:
         """Return the support as a sparse matrix `(S*A, S)` of ones; None: all is possible."""
+        n_states, n_actions = sizes.n_states, sizes.n_actions
         if self.support is None:
             return None
         rows = n_states * n_actions
-        if scipy.sparse.issparse(self.support):
+        if is_sparse(self.support):
             matrix = scipy.sparse.csr_array(self.support, copy=True)
         else:
             mask = np.asarray(self.support)
@@ -338,17 +348,19 @@ class Dirichlet(Belief):
             )
         matrix.sum_duplicates()
         matrix.data = np.ones(matrix.nnz)
+        matrix = sizes.repeated(matrix)
         _check_rows(np.diff(matrix.indptr) > 0, "there is no possible successor", n_actions)
         return matrix
 
-    def cell(self, n_states: int, n_actions: int) -> Floats:
+    def cell(self, sizes: Sizes) -> Floats:
         """Return the Dirichlet parameter `(S*A,)` that the possible cells of each row share."""
-        rows = n_states * n_actions
+        rows = sizes.n_states * sizes.n_actions
         if self.transitions is not None:
             return np.full(rows, float(self.transitions))  # type: ignore[arg-type]
-        candidates = self.candidates(n_states, n_actions)
-        sizes = np.full(rows, n_states) if candidates is None else np.diff(candidates.indptr)
-        return 1.0 / sizes
+        candidates = self.candidates(sizes)
+        if candidates is None:
+            return np.full(rows, 1.0 / sizes.n_states)
+        return 1.0 / np.diff(candidates.indptr)
 
 
 def _check_rows(ok: Any, what: str, n_actions: int) -> None:

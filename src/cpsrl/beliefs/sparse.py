@@ -12,6 +12,10 @@ put in size-biased order, has independent fractions W_j ~ Beta(1 + a, (K - m - j
 what is left is below LEFT of the row's mass; that remainder goes to the last piece. For K a = 1
 about 28 pieces are drawn, whatever K is.
 
+Rows are drawn in blocks of BLOCK_ROWS. A model of one block draws from the generator it is given;
+in a larger one each block has a generator of its own, seeded by the given one, so that threads can
+share the blocks and the draw does not depend on how many there are.
+
 The observed successors of a row are a linked list in a pool: `first` (S*A,) and `following` (pool,)
 are positions in it (-1 ends a list), `successor` and `counts` (pool,) its entries.
 """
@@ -19,7 +23,7 @@ are positions in it (-1 ends a list), `successor` and `counts` (pool,) its entri
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from cpsrl._compile import jit
 from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, impossible
@@ -34,15 +38,21 @@ from cpsrl.beliefs.rewards import (
 )
 from cpsrl.checks import checked_arrays
 from cpsrl.mdp import TabularMDP
+from cpsrl.planning.parallel import in_parallel
 from cpsrl.seeding import lent
 from cpsrl.types import Floats, Ints
 from cpsrl.variates import Words, standard_gamma, uniform
+from cpsrl.waiting import interruptible
 
 LEFT = 1e-12
 PIECES = 28
 """About how many pieces a stick gives for each unit of the unobserved cells' parameter."""
-MOST_CELLS = 50_000_000
+MOST_CELLS, MOST_DRAWN = 50_000_000, 150_000_000
 """The largest S*A*S of a dense belief, and the largest expected size of a sparse sample."""
+BLOCK_ROWS = 1 << 16
+"""Rows that are drawn from one stream; fixed, since another number would give other draws."""
+SHORT = 64
+"""Rows with at most so many successors are put in order as they are drawn."""
 POOL = ("following", "successor", "counts")
 
 
@@ -106,20 +116,26 @@ def rows_of_entries(first: Ints, following: Ints) -> Ints:
 
 
 @jit
-def sample_rows(belief: SparseArrays, n_states: int, words: Words) -> tuple[Any, Any, Floats]:
-    """Draw every transition row; return row pointers, successors and probabilities."""
+def sample_rows(
+    belief: SparseArrays, n_states: int, words: Words, begin_row: int, end_row: int
+) -> tuple[Any, Any, Floats]:
+    """Draw some transition rows; return where each ends, the successors and their probabilities."""
     cell, support_start, support_state = belief.cell, belief.support_start, belief.support_state
     first, following = belief.first, belief.following
     successor, counts = belief.successor, belief.counts
-    n_rows = len(first)
+    n_rows = end_row - begin_row
     everything = len(support_start) == 0
-    starts = np.zeros(n_rows + 1, np.int64)
-    states = np.empty(n_rows * 32 + n_states if everything else len(support_state), np.int32)
+    ends = np.empty(n_rows, np.int64)
+    if everything:
+        room = n_rows * 32 + n_states
+    else:
+        room = support_start[end_row] - support_start[begin_row]
+    states = np.empty(room, np.int32)
     shares = np.empty(len(states))
     stamp = np.full(n_states, -1, np.int64)
     free = np.empty(n_states, np.int32)
     end = 0
-    for row in range(n_rows):
+    for row in range(begin_row, end_row):
         begin = 0 if everything else support_start[row]
         n_candidates = n_states if everything else support_start[row + 1] - begin
         if end + n_candidates > len(states):
@@ -178,8 +194,21 @@ def sample_rows(belief: SparseArrays, n_states: int, words: Words) -> tuple[Any,
             total += shares[k]
         for k in range(start, end):
             shares[k] /= total
-        starts[row + 1] = end
-    return starts, states[:end], shares[:end]
+        if end - start <= SHORT:
+            _put_in_order(states[start:end], shares[start:end])
+        ends[row - begin_row] = end
+    return ends, states[:end].copy(), shares[:end].copy()
+
+
+@jit
+def _put_in_order(states: Any, shares: Floats) -> None:
+    """Sort a row `(k,)` by insertion, the states upwards and the shares with them."""
+    for i in range(1, len(states)):
+        state, share, k = states[i], shares[i], i
+        while k > 0 and states[k - 1] > state:
+            states[k], shares[k] = states[k - 1], shares[k - 1]
+            k -= 1
+        states[k], shares[k] = state, share
 
 
 @jit
@@ -187,6 +216,12 @@ def _longer(array: Any) -> Any:
     longer = np.empty(len(array) + len(array) // 2, array.dtype)
     longer[: len(array)] = array
     return longer
+
+
+def _enlarged(array: Any, room: int) -> Any:
+    larger = np.empty(room, array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 class SparseDirichlet(LiveBelief):
@@ -215,10 +250,10 @@ class SparseDirichlet(LiveBelief):
         )
         if support is None:
             pieces = len(cell) * min(n_states, PIECES * n_states * cell[0])
-            if pieces > MOST_CELLS:
+            if pieces > MOST_DRAWN:
                 raise ValueError(
                     f"a sample from this prior would have about {pieces:,.0f} cells that are not "
-                    f"0, more than {MOST_CELLS:,}; take a smaller parameter per cell (1/S is "
+                    f"0, more than {MOST_DRAWN:,}; take a smaller parameter per cell (1/S is "
                     "the default) or a support"
                 )
 
@@ -233,13 +268,47 @@ class SparseDirichlet(LiveBelief):
         rows = states * self.n_actions + actions
         observe_all(self.arrays, self.rewards, rows, rewards, next_states)
 
+    @interruptible("drawing a model")
     def sample(self, rng: np.random.Generator | int) -> TabularMDP:
         """Draw an MDP with a generator, or with one made from a seed."""
+        generator = np.random.default_rng(rng)
+        transitions = self._drawn(generator)
         r = np.empty(len(self.arrays.cell))
-        with lent(rng) as words:
-            drawn = sample_rows(self.arrays, self.n_states, words)
+        with lent(generator) as words:
             sample_rewards(self.rewards, words, r)
-        return self._model(self._sparse(*drawn), r)
+        return self._model(transitions, r)
+
+    def _drawn(self, rng: np.random.Generator) -> Any:
+        """Draw the transitions, a sparse matrix `(S*A, S)`."""
+        n_rows = len(self.arrays.cell)
+        begins = range(0, n_rows, BLOCK_ROWS)
+        streams = [rng]
+        if len(begins) > 1:
+            seeds = rng.integers(1 << 64, size=(len(begins), 4), dtype=np.uint64)
+            streams = [np.random.default_rng(seed) for seed in seeds]
+        parts = [
+            (stream, begin, min(begin + BLOCK_ROWS, n_rows))
+            for stream, begin in zip(streams, begins, strict=True)
+        ]
+        starts, filled = np.zeros(n_rows + 1, np.int64), 0
+        states, shares = np.empty(0, np.int32), np.empty(0)
+        for (_, begin, end), block in zip(parts, in_parallel(self._block, (), parts), strict=True):
+            until = filled + len(block[1])
+            if until > len(states):
+                # for the blocks to come as well; memory that is not written to is not taken
+                room = filled + 2 * len(block[1]) * len(range(begin, n_rows, BLOCK_ROWS))
+                states, shares = _enlarged(states, room), _enlarged(shares, room)
+            starts[begin + 1 : end + 1] = filled + block[0]
+            states[filled:until], shares[filled:until] = block[1:]
+            filled = until
+        drawn = self._sparse(starts, states[:filled], shares[:filled])
+        for array in (drawn.data, drawn.indices, drawn.indptr):
+            array.setflags(write=False)  # and so the model need not copy it
+        return drawn
+
+    def _block(self, rng: np.random.Generator, begin: int, end: int) -> tuple[Any, Any, Floats]:
+        with lent(rng) as words:
+            return sample_rows(self.arrays, self.n_states, words, begin, end)
 
     def mean(self) -> TabularMDP:
         """Return the MDP of the posterior means.

@@ -1,0 +1,276 @@
+"""The posteriors of a parameter vector: on a grid, and by conjugacy (see `parametric`)."""
+
+import copy
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, impossible
+from cpsrl.beliefs.families import quantile
+from cpsrl.checks import check_room, checked_arrays
+from cpsrl.mdp import TabularMDP
+from cpsrl.types import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from cpsrl.beliefs.parametric import Parametric
+
+TRIED = np.array([0.15, 0.35, 0.6, 0.85])
+"""Where a family is looked at to find whether it is conjugate."""
+FITS = 1e-9
+NEAREST = 1e-12
+"""Probabilities are not drawn nearer to 0 or 1 than this, where a model may be no model."""
+OUTSIDE = 0.025
+KEPT_MODELS = 64
+"""Draws from a posterior that knows much are often the same."""
+
+
+class Members:
+    """A family's models at the points that a belief looks at, shared by all that believe it.
+
+    Args:
+        model: gives the model of a parameter vector `(d,)`.
+        points: `(G, d)` parameter vectors.
+    """
+
+    def __init__(self, model: Callable[[Floats], TabularMDP], points: Floats) -> None:
+        self.model, self.points = model, points
+        self.model_of = lru_cache(KEPT_MODELS)(lambda *point: model(np.array(point)))
+        rewards = model(points[0]).rewards
+        self.shape = rewards.shape[0], rewards.shape[1]
+        """S and A"""
+        models = [self._entries(point) for point in points]
+        self.keys = np.unique(np.concatenate([keys for keys, _ in models]))
+        """`(n,)` the transitions (s*A + a) S + s' that some point makes possible, sorted"""
+        self.table = self._filled(models)
+        """`(n, G)` logarithms of their probabilities at each point"""
+
+    def _entries(self, point: Floats) -> tuple[Ints, Floats]:
+        """Return the keys and probabilities of the possible transitions at a point."""
+        model = self.model(point)
+        if model.rewards.shape != self.shape:
+            raise ValueError(
+                f"the family's models must be of one size: (S, A) is {self.shape} at "
+                f"{self.points[0].tolist()} and {model.rewards.shape} at {point.tolist()}"
+            )
+        matrix = model.csr
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        there = matrix.data > 0
+        return (rows * matrix.shape[1] + matrix.indices)[there], matrix.data[there]
+
+    def _filled(self, models: Iterable[tuple[Ints, Floats]]) -> Floats:
+        models = list(models)
+        check_room("the table of the family's probabilities", len(self.keys), len(models))
+        table = np.full((len(self.keys), len(models)), -np.inf)
+        for i, (keys, chances) in enumerate(models):
+            places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            known = self.keys[places] == keys
+            table[places[known], i] = np.log(chances[known])
+        return table
+
+    def table_at(self, points: Floats) -> Floats:
+        """Return the logarithms `(n, G)` at other points `(G, d)`."""
+        return self._filled(self._entries(point) for point in points)
+
+    def places(self, rows: Ints, next_states: Ints) -> Ints:
+        """Return where the transitions are in `keys`; -1 for those that no point explains."""
+        keys = np.asarray(rows) * self.shape[0] + next_states
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[places] == keys, places, -1)
+
+
+def log_likelihood(counts: Floats, table: Floats) -> Floats:
+    """Return log L `(G,)` of the counts `(n,)`, where `table` `(n, G)` has the probabilities."""
+    seen = np.flatnonzero(counts)
+    return np.asarray(counts[seen] @ table[seen])
+
+
+def weights_of(log_weights: Floats) -> Floats:
+    """Return weights `(G,)` that sum to 1."""
+    weights = np.exp(log_weights - log_weights.max())
+    return np.asarray(weights / weights.sum())
+
+
+def effective(weights: Floats) -> float:
+    """Return the effective sample size of weights that sum to 1: G if alike, 1 if one has all."""
+    return float(1.0 / (weights @ weights))
+
+
+class LiveParametric(LiveBelief):
+    """What the live forms share: the counts of the transitions, and what is impossible."""
+
+    kept: ClassVar[tuple[str, ...]] = ("counts",)
+    """the arrays that observations change; they are replaced, never written to"""
+
+    def __init__(self, spec: "Parametric", members: Members) -> None:
+        self.spec, self.members = spec, members
+        self.counts = np.zeros(len(members.keys))
+
+    def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
+        """Learn from transitions `(n,)`; raise, and learn nothing, if no parameter explains one."""
+        places = self.members.places(states * self.members.shape[1] + actions, next_states)
+        dead = np.flatnonzero(places < 0)
+        first = int(dead[0]) if dead.size else self.first_unexplained(places)
+        if first is not None:
+            raise impossible(int(states[first]), int(actions[first]), int(next_states[first]))
+        self.learn(np.bincount(places, minlength=len(self.counts)).astype(np.float64))
+
+    def learn(self, new: Floats) -> None:
+        """Add counts `(n,)` of new transitions."""
+        self.counts = self.counts + new
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all evidence, before more is learnt (see `forgetting`)."""
+        self.counts = self.counts * factor
+
+    def first_unexplained(self, places: Ints) -> int | None:
+        """Return the first of some transitions that rules out every parameter left, if any does."""
+        return None
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Draw a parameter vector `(d,)`."""
+        raise NotImplementedError
+
+    def sample(self, rng: np.random.Generator) -> TabularMDP:
+        """Draw the model of a parameter vector."""
+        return self.members.model_of(*self.draw(np.random.default_rng(rng)).tolist())
+
+    def copy(self) -> "LiveParametric":
+        """Return another one that believes the same."""
+        return copy.copy(self)
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of the arrays that observations change, by name."""
+        return {name: getattr(self, name).copy() for name in self.kept}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
+        arrays = checked_arrays("belief", state, {name: getattr(self, name) for name in self.kept})
+        counts = arrays["counts"]
+        if not np.isfinite(counts).all() or (counts < 0).any() or not self.sound(arrays):
+            raise damaged()
+        self.__dict__ |= arrays
+        self.refresh()
+
+    def sound(self, arrays: dict[str, Any]) -> bool:
+        """Return whether what was stored is possible."""
+        return True
+
+    def refresh(self) -> None:
+        """Compute what follows from the arrays kept."""
+
+    def check_possible(self, state: int, action: int, next_state: int) -> None:
+        """Raise a ValueError if no parameter that is left makes the transition possible."""
+        row = np.array([state * self.members.shape[1] + action])
+        place = self.members.places(row, np.array([next_state]))
+        if place[0] < 0 or self.first_unexplained(place) is not None:
+            raise impossible(state, action, next_state)
+
+    def check_problem(self, mdp: TabularMDP) -> None:
+        """Raise a ValueError if the MDP makes a transition that no parameter does."""
+        check_transitions(mdp, lambda rows, states: self.members.places(rows, states) >= 0)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the mean and a 95% interval of every parameter."""
+        raise NotImplementedError
+
+
+class Weighted(LiveParametric):
+    """Points with weights: the exact posterior of a prior on a grid."""
+
+    def __init__(self, spec: "Parametric", members: Members) -> None:
+        super().__init__(spec, members)
+        self.points, self.table = members.points, members.table
+        self.log_weights = np.zeros(len(self.points))
+
+    def learn(self, new: Floats) -> None:
+        """Add counts `(n,)` of new transitions."""
+        super().learn(new)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Weigh the points by the likelihood of the counts."""
+        self.log_weights = log_likelihood(self.counts, self.table)
+
+    def first_unexplained(self, places: Ints) -> int | None:
+        """Return the first of some transitions that rules out every point left, if any does."""
+        alive: Bools = self.log_weights > -np.inf
+        met = np.sort(np.unique(places, return_index=True)[1])
+        alive = alive & np.logical_and.accumulate(self.table[places[met]] > -np.inf)
+        gone = np.flatnonzero(~alive.any(axis=1))
+        return int(met[gone[0]]) if gone.size else None
+
+    def sound(self, arrays: dict[str, Any]) -> bool:
+        """Return whether some point explains the counts stored."""
+        return bool(log_likelihood(arrays["counts"], self.table).max() > -np.inf)
+
+    @property
+    def weights(self) -> Floats:
+        """`(G,)` the posterior weights of `points`."""
+        return weights_of(self.log_weights)
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Draw one of the points."""
+        up_to = np.cumsum(self.weights)
+        place = np.searchsorted(up_to, rng.random() * up_to[-1], side="right")
+        return np.asarray(self.points[min(int(place), len(up_to) - 1)])
+
+    def facts(self) -> dict[str, Any]:
+        """Return the parameters' means and 95% intervals, and the effective sample size."""
+        weights, found = self.weights, {}
+        for i, name in enumerate(self.spec.names):
+            order = np.argsort(self.points[:, i], kind="stable")
+            values, up_to = self.points[order, i], np.cumsum(weights[order])
+            ends = np.searchsorted(up_to, [OUTSIDE, 1 - OUTSIDE]).clip(max=len(values) - 1)
+            low, high = values[ends].tolist()
+            found[name] = {"mean": float(weights @ self.points[:, i]), "low": low, "high": high}
+        return {
+            "parameters": found,
+            "points": len(weights),
+            "effective_sample_size": effective(weights),
+        }
+
+
+class Conjugate(LiveParametric):
+    """A probability with a beta posterior, exactly.
+
+    Args:
+        exponents: `(n, 2)` h and m of every transition in the members' `keys`.
+        prior: `(2,)` a and b.
+    """
+
+    def __init__(
+        self, spec: "Parametric", members: Members, exponents: Floats, prior: Floats
+    ) -> None:
+        super().__init__(spec, members)
+        self.exponents, self.prior = exponents, prior
+
+    @property
+    def posterior(self) -> Floats:
+        """`(2,)` the parameters of the beta posterior."""
+        return np.asarray(self.prior + self.counts @ self.exponents)
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Draw the probability."""
+        return np.array([rng.beta(*self.posterior)]).clip(NEAREST, 1 - NEAREST)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the parameter's mean and 95% interval."""
+        posterior = self.posterior
+        low, high = quantile(("beta", *posterior), np.array([OUTSIDE, 1 - OUTSIDE])).tolist()
+        mean = float(posterior[0] / posterior.sum())
+        return {"parameters": {self.spec.names[0]: {"mean": mean, "low": low, "high": high}}}
+
+
+def exponents_of(members: Members) -> Floats | None:
+    """Return h and m `(n, 2)` if members at TRIED are all c theta^h (1 - theta)^m, else None."""
+    logs = members.table.T
+    if not np.isfinite(logs).all():
+        return None
+    terms = np.stack([np.ones(len(TRIED)), np.log(TRIED), np.log1p(-TRIED)], axis=1)
+    found = np.linalg.lstsq(terms, logs, rcond=None)[0]
+    found[1:] = np.round(found[1:])
+    found[0] = (logs - terms[:, 1:] @ found[1:]).mean(axis=0)
+    fits = np.abs(logs - terms @ found).max() < FITS
+    return np.ascontiguousarray(found[1:].T) if fits else None
