@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import cpsrl
 from cpsrl import resampling
 from cpsrl.objectives import OBJECTIVES, Average, Discounted
 from cpsrl.resampling import (
@@ -158,3 +159,11 @@ def test_objectives_are_made_by_name():
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("make", [Bernoulli, cpsrl.ContinuingPSRL])
+def test_a_schedule_in_the_place_of_gamma_gets_a_hint(make):
+    assert make(schedule="horizon")
+    for wrong, said in (("horizon", "'horizon'"), (lambda t: 0.9, "a function")):
+        with pytest.raises(ValueError, match=rf"gamma must be .* not {said}; .* schedule={said}"):
+            make(wrong)

@@ -9,16 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from cpsrl.checks import checked_gamma
+from cpsrl.checks import checked_gamma, shown
 from cpsrl.mdp import TabularMDP
-from cpsrl.planning import kernels, solve_average, solve_discounted
+from cpsrl.planning import kernels, solve_discounted
+from cpsrl.planning.average import average_policy
 from cpsrl.registry import Registry
 from cpsrl.types import Ints
-
-TOLERANCE = 1e-8
-"""Error of the value of a large sampled model, or of its gain, as a share of the largest reward."""
 
 
 class Objective:
@@ -27,12 +23,15 @@ class Objective:
     Attributes:
         discounts: whether planning takes a discount factor.
         gamma: the objective's own discount factor; None where it takes the rule's, or none.
+        centre_rate: how fast the average reward that networks take off every reward follows their
+            errors; 0 where none is taken off.
         plan: a compiled function of P `(S, A, S)`, r `(S, A)`, gamma, policy `(S,)` (the start, and
             on return the result) and scratch (see `planning.kernels`).
     """
 
     discounts: ClassVar[bool] = False
     gamma: float | None = None
+    centre_rate: ClassVar[float] = 0.0
     plan: ClassVar[Any]
 
     @property
@@ -52,16 +51,16 @@ class Objective:
         """Return what networks' values should be, by arithmetic that NumPy and JAX share.
 
         Args:
-            reward: `(B,)`
+            reward: `(B,)`, in units of the problem's range, and centred if it is to be.
             next_value: `(J, B)` the greedy values of the next observations.
-            gamma: the discount factor, if there is one.
+            gamma: the discount factor; 1 where there is none.
         """
         raise ValueError(
             f"networks cannot learn for the objective {self.label!r}: it has no target"
         )
 
 
-OBJECTIVES: Registry[Objective] = Registry("objective")
+OBJECTIVES: Registry[Objective] = Registry("objective", Objective)
 
 
 @OBJECTIVES.add("discounted")
@@ -93,26 +92,28 @@ class Discounted(Objective):
 
     def solve(self, model: TabularMDP, gamma: float) -> Ints:
         """Return a discounted optimal policy `(S,)` of a large model."""
-        return solve_discounted(model, gamma, _tolerance(model)).policy
+        return solve_discounted(model, gamma).policy
 
 
 @OBJECTIVES.add("average")
 @dataclass(frozen=True)
 class Average(Objective):
-    """Plan for the average reward."""
+    """Plan for the average reward.
 
+    Networks learn relative values: of centred rewards r - rbar, undiscounted, rbar being learnt
+    along with them (Naik, Wan, Tomar and Sutton 2024; see `cpsrl.networks.learner`).
+    """
+
+    centre_rate: ClassVar[float] = 0.01
     plan: ClassVar[Any] = staticmethod(kernels.plan_average)
 
     def solve(self, model: TabularMDP, gamma: float) -> Ints:
         """Return a gain-optimal policy `(S,)` of a large model; `gamma` is not used."""
-        return solve_average(model, _tolerance(model)).policy
+        return average_policy(model)
 
     def target(self, reward: Any, next_value: Any, gamma: Any) -> Any:
-        """Raise: networks do not learn average rewards yet."""
-        raise ValueError(
-            "networks cannot learn for the average reward yet, only tables can plan for it: give "
-            "Discounted(gamma)"
-        )
+        """Return r - rbar + max_a Q'(x', a), given r - rbar."""
+        return reward + next_value
 
     def planning_gamma(self, rules: float) -> float:
         """Return NaN: there is no discount factor."""
@@ -122,11 +123,7 @@ class Average(Objective):
 def checked_objective(objective: Any) -> Objective:
     """Return `objective`, or raise if it is not one."""
     if not isinstance(objective, Objective):
-        raise ValueError(f"objective must be Discounted() or Average(), not {objective!r}")
+        raise ValueError(f"objective must be Discounted() or Average(), not {shown(objective)}")
     if not hasattr(getattr(objective, "plan", None), "py_func"):
         raise ValueError(f"the `plan` of {objective!r} must be compiled: a leaf of cpsrl._compile")
     return objective
-
-
-def _tolerance(model: TabularMDP) -> float:
-    return TOLERANCE * max(1.0, float(np.abs(model.rewards).max()))

@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl.checks import checked_gamma, checked_whole
+from cpsrl.checks import LARGEST, checked_gamma, checked_whole, shown
 from cpsrl.registry import Registry, unknown
 from cpsrl.types import Bools, Floats
 
@@ -99,7 +99,7 @@ class Rule:
         return np.zeros(0)
 
 
-RULES: Registry[Rule] = Registry("rule")
+RULES: Registry[Rule] = Registry("rule", Rule)
 
 
 @RULES.add("bernoulli")
@@ -122,6 +122,12 @@ class Bernoulli(Rule):
     has_gamma: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if isinstance(self.gamma, str) or callable(self.gamma):
+            said = repr(self.gamma) if isinstance(self.gamma, str) else "a function"
+            raise ValueError(
+                f"gamma must be a number in [0, 1), not {said}; a schedule is given as "
+                f"schedule={said}"
+            )
         if self.schedule is None:
             gamma = 0.99 if self.gamma is None else self.gamma
             object.__setattr__(self, "gamma", checked_gamma(gamma))
@@ -137,7 +143,7 @@ class Bernoulli(Rule):
             raise ValueError("horizon goes with schedule='horizon' only")
         for name in ("horizon", "pairs"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
+                object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1, LARGEST))
 
     @property
     def label(self) -> str:
@@ -314,7 +320,7 @@ def checked_rule(rule: Any) -> Rule:
     if not isinstance(rule, Rule):
         raise ValueError(
             f"rule must be one such as Bernoulli(0.99), or of a subclass of cpsrl.Rule, not "
-            f"{rule!r}"
+            f"{shown(rule)}"
         )
     if rule.stops is not None and hasattr(rule.stops, "__self__"):
         raise ValueError(f"the test `stops` of the rule {rule.label!r} must be a static method")

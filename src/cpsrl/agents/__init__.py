@@ -3,6 +3,7 @@
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, start
 from cpsrl.agents.baselines import OptimalAgent, RandomAgent
 from cpsrl.agents.differential_q import DifferentialQLearning
+from cpsrl.agents.fleet import Fleet
 from cpsrl.agents.known import (
     DSPSRL,
     TSDE,
@@ -12,7 +13,9 @@ from cpsrl.agents.known import (
     FixedLengthPSRL,
 )
 from cpsrl.agents.psrl import PSRL
+from cpsrl.agents.saved import resume
 from cpsrl.agents.ucrl2 import UCRL2
+from cpsrl.agents.ucrl2b import UCRL2B
 
 __all__ = [
     "AGENTS",
@@ -20,14 +23,17 @@ __all__ = [
     "PSRL",
     "TSDE",
     "UCRL2",
+    "UCRL2B",
     "Agent",
     "ContinuingPSRL",
     "CountDoublingPSRL",
     "DifferentialQLearning",
     "EveryStepPSRL",
     "FixedLengthPSRL",
+    "Fleet",
     "LiveAgent",
     "OptimalAgent",
     "RandomAgent",
+    "resume",
     "start",
 ]

@@ -2,18 +2,20 @@
 
 import copy
 import hashlib
-from collections.abc import Iterator
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse
 
-from cpsrl.checks import checked_arrays, checked_number, checked_whole
+from cpsrl.checks import checked_arrays, checked_number, checked_whole, is_sparse, shown
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.seeding import Streams, check_streams
-from cpsrl.sizes import Sizes
+from cpsrl.sizes import UNIT_RANGE, Sizes, width_of
 
 
 class Agent:
@@ -23,6 +25,8 @@ class Agent:
     """What to call the agent in tables and figures."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages beyond the package's own on which the agent's numbers depend."""
+    advice: ClassVar[str] = "install it"
+    """What to do where one of them is missing."""
 
     @property
     def horizon(self) -> int | None:
@@ -36,6 +40,15 @@ class Agent:
     def check(self, problem: Any) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
 
+    def check_packages(self) -> None:
+        """Raise a ValueError if one of `packages` is missing here."""
+        for package in self.packages:
+            if importlib.util.find_spec(package) is None:
+                raise ValueError(
+                    f"{self.label} needs {', '.join(self.packages)}, and there is no {package} "
+                    f"here: {self.advice}"
+                )
+
     def start(self, problem: Any, streams: Streams) -> "LiveAgent":
         """Return a live agent for a TabularMDP, or for the sizes of a problem without a model."""
         raise NotImplementedError
@@ -43,6 +56,10 @@ class Agent:
 
 class LiveAgent:
     """A live agent: `act`, `observe`, and a state from which another one can go on.
+
+    Where outcomes come late, out of order or never, `decide` and `learn` are the two halves: time,
+    and the rule's coin with it, moves on at `decide`, counts change at `learn`. Where every outcome
+    comes before the next decision they are `act` and `observe`, bit for bit.
 
     `kept` names the attributes that make up the state: arrays, whole numbers, floats, None or a
     number where that is what they hold. A subclass says in `check_sound` what else must be true of
@@ -56,6 +73,11 @@ class LiveAgent:
     """How often a model was drawn, or an episode begun."""
     kept: ClassVar[tuple[str, ...]] = ()
 
+    def __repr__(self) -> str:
+        step = f", at step {self.step:,}" if hasattr(self, "step") else ""
+        drawn = f", {self.resamples:,} resamplings" if self.resamples else ""
+        return f"{type(self).__name__}({self.spec.label} in {self.problem!r}{step}{drawn})"
+
     def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         raise NotImplementedError
@@ -64,23 +86,66 @@ class LiveAgent:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
         raise NotImplementedError
 
+    def decide(self, state: Any) -> int:
+        """Return the action in `state` and move time on; `learn` gets its outcome, if there is one.
+
+        An agent that does not tell the two halves apart moves time on when it learns.
+        """
+        return self.act(state)
+
+    def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
+        """Learn from a transition, however late; time stays where `decide` has moved it.
+
+        Raise, and change nothing, if it cannot be.
+        """
+        self.observe(state, action, reward, next_state)
+
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree.
 
-        Under "spec" are the settings of the agent, under "streams" where its streams stand.
+        Under "spec" are the settings of the agent, under "streams" where its streams stand, under
+        "reward_range" the units in which it took rewards, under "available" a hash of which
+        actions there are, if not all.
         """
         mine = {name: copy.copy(getattr(self, name)) for name in self.kept}
-        return mine | {"spec": settings_of(self.spec), "streams": self.streams.state()}
+        return mine | {
+            "spec": settings_of(self.spec),
+            "streams": self.streams.state(),
+            "reward_range": list(self._range),
+            "available": self._mask,
+        }
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        return tuple(getattr(self.problem, "reward_range", UNIT_RANGE))
+
+    @property
+    def _mask(self) -> str:
+        mask = getattr(self.problem, "available", None)
+        return "" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).hexdigest()[:16]
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, *self.kept)
+        check_state(state, self.spec, "reward_range", "available", *self.kept)
+        if state["available"] != self._mask:
+            raise ValueError("the state is that of an agent with other actions available")
+        if (theirs := tuple(state["reward_range"])) != self._range:
+            raise ValueError(
+                f"the state is that of an agent for rewards in the range {theirs}, and here it is "
+                f"{self._range}"
+            )
         values = {name: _like(name, state[name], getattr(self, name)) for name in self.kept}
         self.check_sound(values)
         self.restore_parts(state)
         self.streams.restore(state["streams"])
         for name, value in values.items():
             setattr(self, name, value)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the agent to one file, from which `cpsrl.resume(path)` goes on."""
+        from cpsrl.agents.saved import save
+
+        save(self, path)
 
     def fork(self, streams: Streams) -> "LiveAgent":
         """Return another agent like this one was at its start, on its own streams."""
@@ -93,6 +158,43 @@ class LiveAgent:
         """Restore what is not among `kept`; raise, and change nothing, if it does not fit."""
 
 
+class Expected:
+    """Says once, for one live agent, that a reward is far from the range that its problem states.
+
+    Far is a full width outside; where the problem is an MDP, what it pays is expected as well.
+
+    Args:
+        problem: what the agent was started with.
+        margin: how many widths outside the range a reward may be.
+    """
+
+    __slots__ = ("high", "low", "problem", "said")
+
+    def __init__(self, problem: Any, margin: float = 1.0) -> None:
+        (low, high), beyond = problem.reward_range, margin * width_of(problem.reward_range)
+        self.low, self.high = low - beyond, high + beyond
+        if isinstance(problem, TabularMDP):
+            (low, high), noise = problem.realised_range, NOISE * float(problem.noise_code[1].max())
+            self.low, self.high = min(self.low, low - noise), max(self.high, high + noise)
+        self.problem, self.said = problem, False
+
+    def look(self, reward: float) -> None:
+        """Look at a reward."""
+        if not self.low <= reward <= self.high and not self.said:
+            self.said = True
+            low, high = self.problem.reward_range
+            warnings.warn(
+                f"a reward of {reward:g} was observed, and mean rewards are said to be in "
+                f"[{low:g}, {high:g}]: the agent learns on, but the range gives it its units, so "
+                "start it with the reward_range that the rewards have",
+                stacklevel=3,
+            )
+
+
+NOISE = 6.0
+"""So many standard deviations of its own noise are expected of an MDP."""
+
+
 def _like(name: str, stored: Any, mine: Any) -> Any:
     """Return what `stored` holds in the kind of `mine`, or raise."""
     what = f"the stored {name.strip('_').replace('_', ' ')}"
@@ -103,7 +205,7 @@ def _like(name: str, stored: Any, mine: Any) -> Any:
     return checked_whole(what, stored) if isinstance(mine, int) else checked_number(what, stored)
 
 
-AGENTS: Registry[Agent] = Registry("agent")
+AGENTS: Registry[Agent] = Registry("agent", Agent, also=("cpsrl.networks",))
 
 
 def start(spec: Agent, problem: TabularMDP | Sizes, seed: int = 0, run: int = 0) -> Any:
@@ -111,12 +213,12 @@ def start(spec: Agent, problem: TabularMDP | Sizes, seed: int = 0, run: int = 0)
 
     Args:
         spec: the agent.
-        problem: the MDP, or `Sizes(n_states, n_actions)` where there is no model.
+        problem: the MDP, or `Sizes(n_states, n_actions, reward_range)` where there is no model.
         seed: the root seed.
         run: the number of the run.
     """
     if not isinstance(spec, Agent):
-        raise ValueError(f"spec must be an agent such as cpsrl.ContinuingPSRL(), not {spec!r}")
+        raise ValueError(f"spec must be an agent such as cpsrl.ContinuingPSRL(), not {shown(spec)}")
     return spec.start(problem, Streams(seed, run))
 
 
@@ -127,7 +229,7 @@ def sizes_of(problem: Any, label: str) -> Sizes:
             f"{label} needs states: start it with a TabularMDP or Sizes(n_states, n_actions), not "
             f"{problem!r}"
         )
-    return Sizes(problem.n_states, problem.n_actions)
+    return problem if isinstance(problem, Sizes) else problem.sizes
 
 
 def settings_of(value: Any) -> Any:
@@ -138,7 +240,7 @@ def settings_of(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "label"}
         return {"kind": type(value).__name__, **{k: settings_of(v) for k, v in parts.items()}}
-    if scipy.sparse.issparse(value):
+    if is_sparse(value):
         matrix = value.tocsr()
         value = np.concatenate([matrix.shape, matrix.indptr, matrix.indices, matrix.data])
     if isinstance(value, np.ndarray) or _is_nested(value):
@@ -147,6 +249,8 @@ def settings_of(value: Any) -> Any:
         return f"array {hashlib.sha256(content).hexdigest()[:16]}"
     if isinstance(value, list | tuple):
         return [settings_of(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): settings_of(item) for key, item in value.items()}
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, str | bool | int | float):

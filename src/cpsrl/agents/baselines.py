@@ -6,22 +6,44 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl._compile import leaf
+from cpsrl._compile import inlined, leaf
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.environments.pure import Environment
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average
 from cpsrl.seeding import Streams
 from cpsrl.sizes import FeatureSizes, Sizes, checked_transition
-from cpsrl.types import Ints
+from cpsrl.types import Bools, Ints
 from cpsrl.variates import Words, uniform
 
 
-@leaf
-def choose(policy: Ints, n_actions: int, state: int, words: Words) -> int:
-    """Return the policy's action; with an empty policy, a uniformly random one."""
+@inlined
+def choose(policy: Ints, available: Bools, n_actions: int, state: int, words: Words) -> int:
+    """Return the policy's action; with an empty policy, a uniformly random one that is `available`.
+
+    `available` is `(S, A)`, or empty where all actions are.
+    """
     if len(policy) > 0:
         return int(policy[state])
-    return int(uniform(words) * n_actions)
+    u = uniform(words)
+    return pick(available[state], u) if len(available) > 0 else int(u * n_actions)
+
+
+@leaf
+def pick(available: Bools, u: float) -> int:
+    """Return one of the actions that are `available` `(A,)`, each as likely, for a uniform u."""
+    left = 0
+    for a in range(len(available)):
+        left += available[a]
+    left = int(u * left)
+    action = 0
+    while not available[action] or left > 0:
+        left -= available[action]
+        action += 1
+    return action
+
+
+ALL_AVAILABLE = np.zeros((0, 0), np.bool_)
 
 
 class FixedAgent(LiveAgent):
@@ -32,17 +54,19 @@ class FixedAgent(LiveAgent):
     def __init__(
         self,
         spec: "RandomAgent | OptimalAgent",
-        problem: TabularMDP | Sizes | FeatureSizes,
+        problem: TabularMDP | Sizes | FeatureSizes | Environment,
         policy: Ints,
         streams: Streams,
     ) -> None:
         self.spec, self.problem = spec, problem
-        self.sizes: Sizes | FeatureSizes
-        if isinstance(problem, FeatureSizes) and not len(policy):
+        self.sizes: Any
+        if isinstance(problem, FeatureSizes | Environment) and not len(policy):
             self.sizes = problem
         else:
             self.sizes = sizes_of(problem, spec.label)
         self.policy = policy
+        mask = self.sizes.available if isinstance(self.sizes, Sizes) else None
+        self.available = ALL_AVAILABLE if mask is None else mask
         self.streams = streams
         self.step = 1
         self.action: int | None = None
@@ -51,14 +75,30 @@ class FixedAgent(LiveAgent):
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
         if self.action is None or len(self.policy):
-            place = state if len(self.policy) else 0
+            place = state if len(self.policy) or len(self.available) else 0
             with self.streams.words("action") as (words,):
-                self.action = int(choose(self.policy, self.sizes.n_actions, place, words))
+                choices = (self.policy, self.available, self.sizes.n_actions)
+                self.action = int(choose(*choices, place, words))
+        if len(self.available) and not self.available[state, self.action]:
+            return int(np.argmax(self.available[state]))  # asked about another state in this step
         return self.action
 
     def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Move time on."""
+        self.learn(state, action, reward, next_state)
+        self._move_on()
+
+    def decide(self, state: Any) -> int:
+        """Return the action in `state` and move time on."""
+        action = self.act(state)
+        self._move_on()
+        return action
+
+    def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
+        """Raise if there is no such transition; there is nothing to learn."""
         checked_transition(self.sizes, state, action, reward, next_state)
+
+    def _move_on(self) -> None:
         self.action = None
         self.step += 1
 
@@ -73,11 +113,13 @@ class FixedAgent(LiveAgent):
 @AGENTS.add("random")
 @dataclass(frozen=True)
 class RandomAgent(Agent):
-    """Every action with the same probability, at every step."""
+    """Every available action with the same probability, at every step."""
 
     label: str = "Random"
 
-    def start(self, problem: TabularMDP | Sizes | FeatureSizes, streams: Streams) -> FixedAgent:
+    def start(
+        self, problem: TabularMDP | Sizes | FeatureSizes | Environment, streams: Streams
+    ) -> FixedAgent:
         """Return a live agent."""
         return FixedAgent(self, problem, np.zeros(0, np.int64), streams)
 
@@ -92,10 +134,14 @@ class OptimalAgent(Agent):
 
     label: str = "Optimal"
 
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> FixedAgent:
-        """Return a live agent."""
+    def check(self, problem: Any) -> None:
+        """Raise a ValueError if the problem is no MDP."""
         if not isinstance(problem, TabularMDP):
-            raise ValueError("the optimal agent needs to know the MDP; Sizes are not enough")
+            raise ValueError(f"the optimal agent needs to know the MDP; {problem!r} is not enough")
+
+    def start(self, problem: TabularMDP, streams: Streams) -> FixedAgent:
+        """Return a live agent."""
+        self.check(problem)
         return FixedAgent(self, problem, _optimal_policy(problem), streams)
 
 

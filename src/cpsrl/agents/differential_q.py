@@ -3,7 +3,8 @@
     delta = r - rbar + max over a' of Q(s', a') - Q(s, a)
     Q(s, a) += alpha delta,    rbar += eta alpha delta
 
-with a random action with probability epsilon and the greedy one otherwise.
+with a random action with probability epsilon and the greedy one otherwise. Q begins at 0 and rbar
+at the low end of the problem's range of rewards.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
+from cpsrl.agents.baselines import pick
 from cpsrl.checks import checked_number, checked_positive
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import Streams
@@ -19,7 +21,7 @@ from cpsrl.sizes import Sizes, checked_transition
 
 
 class DifferentialQAgent(LiveAgent):
-    """A live agent; `values` `(S, A)` is Q, `reward_rate` is rbar."""
+    """A live agent; `values` `(S, A)` is Q, -inf for what is not available, `reward_rate` rbar."""
 
     kept: ClassVar = ("values", "reward_rate", "uniform")
 
@@ -30,7 +32,10 @@ class DifferentialQAgent(LiveAgent):
         self.sizes = sizes_of(problem, spec.label)
         self.streams = streams
         self.values = np.zeros((self.sizes.n_states, self.sizes.n_actions))
-        self.reward_rate = 0.0
+        if self.sizes.available is not None:
+            self.values[~self.sizes.available] = -np.inf
+        self.reward_rate = self.sizes.reward_range[0]
+        self.expected = Expected(problem)
         self.uniform: float | None = None
 
     @property
@@ -44,23 +49,38 @@ class DifferentialQAgent(LiveAgent):
         if self.uniform is None:
             self.uniform = self.streams.action.random()
         if self.uniform < self.spec.epsilon:
-            return int(self.uniform / self.spec.epsilon * self.sizes.n_actions)
+            available = self.values[state] > -np.inf
+            return pick(available, self.uniform / self.spec.epsilon)
         return int(np.argmax(self.values[state]))
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
+        self.learn(state, action, reward, next_state)
+        self.uniform = None
+
+    def decide(self, state: int) -> int:
+        """Return the action in `state` and move time on."""
+        action = self.act(state)
+        self.uniform = None
+        return action
+
+    def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """Learn from a transition, however late; raise, and change nothing, if it cannot be."""
         state, action, reward, next_state = checked_transition(
             self.sizes, state, action, reward, next_state
         )
+        self.expected.look(reward)
         delta = float(
             reward - self.reward_rate + self.values[next_state].max() - self.values[state, action]
         )
         self.values[state, action] += self.spec.alpha * delta
         self.reward_rate += self.spec.eta * self.spec.alpha * delta
-        self.uniform = None
 
     def check_sound(self, values: dict[str, Any]) -> None:
-        """Raise a ValueError if the uniform variate is none."""
+        """Raise a ValueError if the uniform variate is none, or if more is available than is."""
+        available = self.sizes.available
+        if available is not None and (values["values"][~available] != -np.inf).any():
+            raise ValueError("the stored values are damaged: they have unavailable actions")
         if values["uniform"] is not None:
             checked_number("the stored uniform variate", values["uniform"], 0, 1)
 

@@ -22,14 +22,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from cpsrl._compile import leaf
-from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
 from cpsrl.agents.ahead import Ahead
 from cpsrl.beliefs import BATCH, Dirichlet
 from cpsrl.beliefs.belief import LiveBelief, checked_belief, small_model, started
 from cpsrl.checks import checked_arrays
 from cpsrl.mdp import TabularMDP
 from cpsrl.objectives import Average, Discounted, Objective, checked_objective
-from cpsrl.planning.kernels import Workspace, workspace
+from cpsrl.planning.kernels import Workspace, repeat_rows, workspace
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,
@@ -38,7 +38,7 @@ from cpsrl.resampling import (
     TSDEStops,
     checked_rule,
 )
-from cpsrl.seeding import Streams
+from cpsrl.seeding import Streams, check_streams
 from cpsrl.sizes import Sizes, checked_transition
 from cpsrl.types import Floats, Ints
 
@@ -66,18 +66,68 @@ class Backlog(NamedTuple):
 
 @leaf
 def begin_pseudo_episode(
-    clock: Ints, visits: Ints, before: Ints, policy: Ints, n_actions: int
+    clock: Ints, visits: Ints, before: Ints, policy: Ints, stand_in: Ints, n_actions: int
 ) -> None:
-    """Set the clock for a pseudo-episode that begins at the current step with `policy`."""
+    """Set the clock for a pseudo-episode that begins at the current step with `policy`.
+
+    Actions that are not available are exchanged for those in `stand_in` `(S, A)`, which is empty
+    where all are.
+    """
     for s in range(len(policy)):
         if not 0 <= policy[s] < n_actions:
             raise ValueError("the objective has planned an action that there is not")
+        if len(stand_in) > 0:
+            policy[s] = stand_in[s, policy[s]]
     clock[PREVIOUS] = clock[STEP] - clock[START]
     clock[START] = clock[STEP]
     clock[RESAMPLES] += 1
     clock[DUE] = 0
     for row in range(len(visits)):
         before[row] = visits[row]
+
+
+class Evidence:
+    """A live belief, and the transitions that it is not yet told of.
+
+    The streams of an agent (`PSRLAgent.stream`) share one.
+    """
+
+    def __init__(self, told: LiveBelief, n_actions: int) -> None:
+        self.told, self.n_actions = told, n_actions
+        self.backlog = EMPTY
+
+    def enter(self, row: int, reward: float, next_state: int) -> None:
+        """Put a transition where the belief will find it."""
+        backlog = self.backlog
+        place = backlog.filled.item()
+        if place == len(backlog.rows):
+            backlog = self.make_room()
+        backlog.rows[place] = row
+        backlog.rewards[place] = reward
+        backlog.next_states[place] = next_state
+        backlog.filled[0] = place + 1
+        if place + 1 == BATCH:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Tell the belief of the transitions that it was not yet told of."""
+        if self.backlog.filled[0]:
+            self.told.observe_many(*self.pending())
+            self.backlog.filled[0] = 0
+
+    def make_room(self) -> Backlog:
+        """Return the backlog with room for more."""
+        room = max(LEAST_ROOM, 4 * len(self.backlog.rows))
+        old, self.backlog = self.backlog, _backlog(min(BATCH, room))
+        for theirs, mine in zip(old, self.backlog, strict=True):
+            mine[: len(theirs)] = theirs
+        return self.backlog
+
+    def pending(self) -> tuple[Ints, Ints, Floats, Ints]:
+        """Return states, actions, rewards and next states of the transitions that wait."""
+        n = int(self.backlog.filled[0])
+        states, actions = np.divmod(self.backlog.rows[:n], self.n_actions)
+        return states, actions, self.backlog.rewards[:n].copy(), self.backlog.next_states[:n].copy()
 
 
 class Model(NamedTuple):
@@ -91,48 +141,94 @@ class Model(NamedTuple):
 
 
 class PSRLAgent(LiveAgent):
-    """A live agent: `act`, `observe`, and to look at, `policy` `(S,)` and `belief`."""
+    """A live agent: `act`, `observe`, and to look at, `policy` `(S,)`, `belief` and `drawn`.
+
+    It may act in several places at once (machines, customers, shops): `stream(name)` is an agent
+    like this one that shares its belief, with a clock, a coin and a policy of its own.
+    """
 
     kept: ClassVar = ("policy", "clock", "visits", "visits_before", "memory")
 
     def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
-        n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
+        rows = self.sizes.n_states * self.sizes.n_actions
         self.rule = spec.rule.resolve(rows, None)
         self.spec = replace(spec, rule=self.rule)
         self.objective = spec.objective
         self.problem = problem
-        self.policy = np.zeros(n_states, np.int64)
-        self.clock = np.zeros(7, np.int64)
-        self.clock[STEP] = 1
-        counted = rows if self.rule.needs_counts else 0
-        self.visits, self.visits_before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
-        self.memory = np.array(self.rule.memory(), np.float64)
-        self.told = started(spec.belief, problem)
+        self.stand_in = self.sizes.exchanged
+        self.evidence = Evidence(started(spec.belief, problem), self.sizes.n_actions)
         self.kernels: dict[Any, Any] = {}  # kept by the compiled loop
         self._begin(streams)
 
     def _begin(self, streams: Streams) -> None:
-        self.streams = streams
-        self.ahead = Ahead(self.rule, streams)
-        self.backlog = EMPTY
         n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
+        self._begin_stream(streams)
+        self.expected = Expected(self.problem)
+        self.members: dict[str, PSRLAgent] = {}
         self.model: Model | None = None
         self.work: Workspace | None = None
+        self.drawn: tuple[Floats, Floats] | TabularMDP | None = None  # the model of the last `act`
         if self.told.inside is not None:
             P, r = np.empty((rows, n_states)), np.empty(rows)
             self.model = Model(P, r, workspace(n_states))
 
+    def _begin_stream(self, streams: Streams) -> None:
+        """Begin with what every stream has of its own."""
+        self.streams = streams
+        self.ahead = Ahead(self.rule, streams)
+        self.policy = self.sizes.stand_in[:, 0].copy()
+        self.clock = np.zeros(7, np.int64)
+        self.clock[STEP] = 1
+        rows = self.sizes.n_states * self.sizes.n_actions
+        counted = rows if self.rule.needs_counts else 0
+        self.visits, self.visits_before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
+        self.memory = np.array(self.rule.memory(), np.float64)
+
     def fork(self, streams: Streams) -> "PSRLAgent":
         """Return another agent like this one was at its start; quicker than to start one."""
         if self.told.inside is None:
-            return PSRLAgent(self.spec, self.problem, streams)
+            return self.spec.start(self.problem, streams)
         new = object.__new__(PSRLAgent)
         new.__dict__ |= self.__dict__
-        new.__dict__ |= {name: getattr(self, name).copy() for name in self.kept}
-        new.told = self.told.copy()
+        new.evidence = Evidence(self.told.copy(), self.sizes.n_actions)
         new._begin(streams)
+        new.join(list(self.members))
         return new
+
+    def stream(self, name: str) -> "PSRLAgent":
+        """Return the stream called `name`, which begins when it is first asked for."""
+        if name not in self.members:
+            self.join([name])
+        return self.members[name]
+
+    def join(self, names: list[str]) -> None:
+        """Begin the streams of these names."""
+        if names and self.rule.needs_counts:
+            raise ValueError(
+                f"the rule {self.rule.label!r} looks at the visits of one stream, and streams that "
+                "share a belief would have to agree on whose: choose a rule that does not look at "
+                "the data, such as bernoulli"
+            )
+        for name, streams in zip(names, self.streams.named(names), strict=True):
+            self.members[name] = self._member(streams)
+
+    def _member(self, streams: Streams) -> "PSRLAgent":
+        new = object.__new__(PSRLAgent)
+        new.__dict__ |= self.__dict__  # evidence, and room for a model to plan in, are shared
+        new.members = {}
+        new._begin_stream(streams)
+        return new
+
+    @property
+    def told(self) -> LiveBelief:
+        """The live belief, which may lag behind."""
+        return self.evidence.told
+
+    @property
+    def backlog(self) -> Backlog:
+        """The transitions that it is not yet told of."""
+        return self.evidence.backlog
 
     @property
     def step(self) -> int:
@@ -153,7 +249,7 @@ class PSRLAgent(LiveAgent):
             self.hand_over()
             return self.told
         current = self.told.copy()
-        current.observe_many(*self._pending())
+        current.observe_many(*self.evidence.pending())
         return current
 
     def act(self, state: int) -> int:
@@ -166,26 +262,55 @@ class PSRLAgent(LiveAgent):
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
+        row, reward, next_state = self._checked(state, action, reward, next_state)
+        self.ask()
+        self._enter(row, reward, next_state)
+        self._move_on(asked=False)
+
+    def decide(self, state: int) -> int:
+        """Return the action in `state` and move time on.
+
+        A rule that looks at counts has nothing to be asked about until an outcome comes.
+        """
+        action = self.act(state)
+        self._move_on(asked=self.rule.needs_counts)
+        return action
+
+    def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """Learn from a transition, however late, and ask a rule that looks at counts.
+
+        Raise, and change nothing, if it cannot be.
+        """
+        row, reward, next_state = self._checked(state, action, reward, next_state)
+        if self.rule.needs_counts:
+            self.ask()  # about the transition before, if `observe` left that to be asked
+        self._enter(row, reward, next_state)
+        if self.rule.needs_counts and self.step > 1:
+            self.clock[ASKED] = 0
+            self.ask()
+
+    def _checked(
+        self, state: int, action: int, reward: float, next_state: int
+    ) -> tuple[int, float, int]:
+        """Return the row, reward and next state of a transition, or raise."""
         state, action, reward, next_state = checked_transition(
             self.sizes, state, action, reward, next_state
         )
         self.told.check_possible(state, action, next_state)
-        self.ask()
-        row, clock, backlog = state * self.sizes.n_actions + action, self.clock, self.backlog
-        place = backlog.filled.item()
-        if place == len(backlog.rows):
-            backlog = self.make_room()
-        backlog.rows[place] = row
-        backlog.rewards[place] = reward
-        backlog.next_states[place] = next_state
-        backlog.filled[0] = place + 1
-        if place + 1 == BATCH:
-            self.hand_over()
+        self.expected.look(reward)
+        return state * self.sizes.n_actions + action, reward, next_state
+
+    def _enter(self, row: int, reward: float, next_state: int) -> None:
+        """Put a transition where the belief will find it, and count it."""
+        self.evidence.enter(row, reward, next_state)
         if self.rule.needs_counts:
             self.visits[row] += 1
-        clock[ROW] = row
-        clock[STEP] += 1
-        clock[ASKED] = 0
+        self.clock[ROW] = row
+
+    def _move_on(self, asked: bool) -> None:
+        """Move time on; `asked`: there is nothing to ask the rule about at the new step."""
+        self.clock[STEP] += 1
+        self.clock[ASKED] = asked
 
     def ask(self) -> None:
         """Ask the rule, once a step, whether to resample."""
@@ -220,36 +345,24 @@ class PSRLAgent(LiveAgent):
             P, r, work = self.model
             with self.streams.words("belief") as (words,):
                 told.inside.sample(told.arrays, words, P, r)
-            self.objective.plan(P.reshape(*shape, -1), r.reshape(shape), gamma, self.policy, work)
+            if len(self.stand_in):
+                repeat_rows(P, r, self.stand_in)
+            self.drawn = P.reshape(*shape, -1), r.reshape(shape)
+            self.objective.plan(*self.drawn, gamma, self.policy, work)
         else:
-            drawn = small_model(told.sample(self.streams.belief), *shape)
+            self.drawn = None  # there need not be room for two
+            self.drawn = drawn = small_model(told.sample(self.streams.belief), self.sizes)
             if isinstance(drawn, TabularMDP):
                 self.policy[:] = self.objective.solve(drawn, gamma)
             else:
                 self.work = self.work or workspace(shape[0])
                 self.objective.plan(*drawn, gamma, self.policy, self.work)
-        begin_pseudo_episode(
-            self.clock, self.visits, self.visits_before, self.policy, self.sizes.n_actions
-        )
+        counts = (self.visits, self.visits_before)
+        begin_pseudo_episode(self.clock, *counts, self.policy, self.stand_in, shape[1])
 
     def hand_over(self) -> None:
         """Tell the belief of the transitions that it was not yet told of."""
-        if self.backlog.filled[0]:
-            self.told.observe_many(*self._pending())
-            self.backlog.filled[0] = 0
-
-    def make_room(self) -> Backlog:
-        """Return the backlog with room for more."""
-        room = max(LEAST_ROOM, 4 * len(self.backlog.rows))
-        old, self.backlog = self.backlog, _backlog(min(BATCH, room))
-        for theirs, mine in zip(old, self.backlog, strict=True):
-            mine[: len(theirs)] = theirs
-        return self.backlog
-
-    def _pending(self) -> tuple[Ints, Ints, Floats, Ints]:
-        n = int(self.backlog.filled[0])
-        states, actions = np.divmod(self.backlog.rows[:n], self.sizes.n_actions)
-        return states, actions, self.backlog.rewards[:n].copy(), self.backlog.next_states[:n].copy()
+        self.evidence.hand_over()
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree."""
@@ -258,14 +371,26 @@ class PSRLAgent(LiveAgent):
         n = int(self.backlog.filled[0])
         backlog = {name: getattr(self.backlog, name)[:n].copy() for name in PENDING}
         state = super().state() | {"belief": self.told.state(), "backlog": backlog}
-        if not self.rule.needs_counts:
-            state["streams"]["rule"] = self.ahead.stream_before(self.step)
+        state["streams"] = self._streams_state()
+        if self.members:
+            state["members"] = [one._of_stream(name) for name, one in self.members.items()]
         return state
+
+    def _streams_state(self) -> dict[str, Any]:
+        streams = self.streams.state()
+        if not self.rule.needs_counts:
+            streams["rule"] = self.ahead.stream_before(self.step)
+        return streams
+
+    def _of_stream(self, name: str) -> dict[str, Any]:
+        """Return what a stream has of its own, as a tree."""
+        own = {key: getattr(self, key).copy() for key in self.kept}
+        return {"name": name, "streams": self._streams_state(), **own}
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if the policy, clock or counts are impossible."""
         policy, clock = values["policy"], values["clock"]
-        sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
+        sound = self.sizes.allows(policy)
         counts = (clock, values["visits"], values["visits_before"])
         rows = self.sizes.n_states * self.sizes.n_actions
         sound = sound and all((count >= 0).all() for count in counts)
@@ -290,11 +415,33 @@ class PSRLAgent(LiveAgent):
         for row, next_state in waiting.T.tolist():  # compiled code takes them as they are
             from_state, action = divmod(row, self.sizes.n_actions)
             self.told.check_possible(from_state, action, next_state)
+        stored = self._checked_members(state.get("members", []))
         self.told.restore(state["belief"])
-        self.backlog = _backlog(max(n, LEAST_ROOM))
+        self.members = {name: self.members.get(name) or self._member(Streams()) for name in stored}
+        for name, (streams, values) in stored.items():
+            self.members[name]._restore_stream(streams, values)
+        self.evidence.backlog = _backlog(max(n, LEAST_ROOM))
         for name, array in pending.items():
             getattr(self.backlog, name)[:n] = array
         self.backlog.filled[0] = n
+        self.ahead = Ahead(self.rule, self.streams)
+
+    def _checked_members(self, stored: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Return the streams and the values of the members that `state()` stored, or raise."""
+        needed, found = {"name", "streams", *self.kept}, {}
+        like = {key: getattr(self._member(self.streams), key) for key in self.kept}
+        for state in stored:
+            if not isinstance(state, dict) or needed - state.keys():
+                raise ValueError(f"a stored stream is damaged: it lacks one of {sorted(needed)}")
+            values = checked_arrays("stream", state, like)
+            self.check_sound(values)
+            check_streams(state["streams"])
+            found[state["name"]] = state["streams"], values
+        return found
+
+    def _restore_stream(self, streams: Any, values: dict[str, Any]) -> None:
+        self.streams.restore(streams)
+        self.__dict__ |= values
         self.ahead = Ahead(self.rule, self.streams)
 
 
@@ -343,7 +490,8 @@ class PSRL(Agent):
 
     def resolve(self, problem: TabularMDP | Sizes, steps: int | None) -> "PSRL":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        rule = self.rule.resolve(problem.n_states * problem.n_actions, steps)
+        sizes = sizes_of(problem, self.label)
+        rule = self.rule.resolve(sizes.n_states * sizes.n_actions, steps)
         given = self.label != _label(self.rule, self.objective)
         return replace(self, rule=rule, label=self.label if given else "")
 

@@ -1,7 +1,8 @@
-"""UCRL2: optimism in the face of uncertainty, for rewards in [0, 1] (Jaksch, Ortner and Auer 2010).
+"""UCRL2: optimism in the face of uncertainty, for bounded rewards (Jaksch, Ortner and Auer 2010).
 
-At the start t of an episode, with N(s, a) visits so far, empirical means r^ and frequencies p^, the
-plausible MDPs are those with
+Rewards are taken in units of the range that they can have: one counts as (reward - low) / width,
+which is in [0, 1]. At the start t of an episode, with N(s, a) visits so far, empirical means r^ and
+frequencies p^, the plausible MDPs are those with
 
     |r(s, a) - r^(s, a)|       <= sqrt(7 log(2 S A t / delta) / (2 max(1, N(s, a)))),
     |p(. | s, a) - p^(. | s, a)|_1 <= sqrt(14 S log(2 A t / delta) / max(1, N(s, a))).
@@ -17,12 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpsrl._compile import jit
-from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
+from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
 from cpsrl.checks import checked_number
 from cpsrl.mdp import TabularMDP
 from cpsrl.mdp.simulator import GAUSSIAN
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes, checked_transition
+from cpsrl.sizes import Sizes, checked_transition, width_of
 from cpsrl.types import Floats, Ints
 
 MOST_STATES = 2000
@@ -36,7 +37,7 @@ def extended_value_iteration(
 
     Args:
         frequencies: `(S, A, S)` centres of the plausible transition rows.
-        rewards: `(S, A)` largest plausible mean rewards.
+        rewards: `(S, A)` largest plausible mean rewards; -inf: the action is not available.
         radius: `(S, A)` radius of the plausible rows in L1.
         tolerance: where to stop.
     """
@@ -87,9 +88,12 @@ def optimistic_mean(row: Floats, radius: float, value: Floats, order: Ints) -> f
 
 
 class UCRL2Agent(LiveAgent):
-    """A live UCRL2 agent; `policy` `(S,)` is that of the current episode."""
+    """A live UCRL2 agent; `policy` `(S,)` is that of the current episode.
 
-    kept: ClassVar = (
+    A reward outside the range gives one warning: the plausible MDPs may then lack the true one.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (
         "step", "resamples", "counts", "reward_sums", "visits", "visits_before", "policy"
     )  # fmt: skip
 
@@ -98,13 +102,16 @@ class UCRL2Agent(LiveAgent):
         shape = (self.sizes.n_states, self.sizes.n_actions)
         self.spec, self.problem = spec, problem
         self.streams = streams
+        bounds = getattr(problem, "realised_range", self.sizes.reward_range)
+        self.low, self.width = bounds[0], width_of(bounds)
+        self.expected = Expected(problem, margin=0.0)
         self.step = 1
         self.resamples = 0
         self.counts = np.zeros((*shape, shape[0]), np.int64)
         self.reward_sums = np.zeros(shape)
         self.visits = np.zeros(shape, np.int64)
         self.visits_before = np.zeros(shape, np.int64)
-        self.policy = np.zeros(shape[0], np.int64)
+        self.policy = self.sizes.stand_in[:, 0].copy()
 
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
@@ -121,9 +128,12 @@ class UCRL2Agent(LiveAgent):
         seen = np.maximum(1, self.visits)
         wide = np.log(2 * n_states * n_actions * self.step / self.spec.delta)
         narrow = np.log(2 * n_actions * self.step / self.spec.delta)
+        rewards = self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen))
+        if self.sizes.available is not None:
+            rewards[~self.sizes.available] = -np.inf
         self.policy = extended_value_iteration(
             self.counts / seen[:, :, None],
-            self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen)),
+            rewards,
             np.sqrt(14 * n_states * narrow / seen),
             1 / np.sqrt(self.step),
         )
@@ -132,20 +142,28 @@ class UCRL2Agent(LiveAgent):
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
+        self.learn(state, action, reward, next_state)
+        self.step += 1
+
+    def decide(self, state: int) -> int:
+        """Return the action in `state` and move time on."""
+        action = self.act(state)
+        self.step += 1
+        return action
+
+    def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """Learn from a transition, however late; raise, and change nothing, if it cannot be."""
         state, action, reward, next_state = checked_transition(
             self.sizes, state, action, reward, next_state
         )
-        if not 0 <= reward <= 1:
-            raise ValueError(f"UCRL2 is for rewards in [0, 1]; got {reward}")
+        self.expected.look(reward)
         self.counts[state, action, next_state] += 1
-        self.reward_sums[state, action] += reward
+        self.reward_sums[state, action] += (reward - self.low) / self.width
         self.visits[state, action] += 1
-        self.step += 1
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if counts, rewards, step or policy are impossible."""
-        policy = values["policy"]
-        sound = (policy >= 0).all() and (policy < self.sizes.n_actions).all()
+        sound = self.sizes.allows(values["policy"])
         counts = [values[name] for name in ("counts", "visits", "visits_before")]
         finite = np.isfinite(values["reward_sums"]).all() and values["step"] >= 1
         if not sound or not finite or any((n < 0).any() for n in counts):
@@ -155,7 +173,7 @@ class UCRL2Agent(LiveAgent):
 @AGENTS.add("ucrl2")
 @dataclass(frozen=True)
 class UCRL2(Agent):
-    """UCRL2 (Jaksch, Ortner and Auer 2010), for rewards in [0, 1].
+    """UCRL2 (Jaksch, Ortner and Auer 2010), for rewards in the problem's range.
 
     Args:
         delta: the probability with which the true MDP may be implausible.
@@ -177,12 +195,11 @@ class UCRL2(Agent):
                 f"UCRL2 keeps a count for every cell: {sizes.n_states} states are more than "
                 f"{MOST_STATES}"
             )
-        if isinstance(problem, TabularMDP):
-            rewards, (noise, _) = problem.rewards, problem.noise_code
-            if noise == GAUSSIAN or rewards.min() < 0 or rewards.max() > 1:
-                raise ValueError(
-                    f"UCRL2 is for rewards in [0, 1], and those of {problem!r} are not"
-                )
+        if isinstance(problem, TabularMDP) and problem.noise_code[0] == GAUSSIAN:
+            raise ValueError(
+                f"UCRL2 is for rewards in a range, and those of {problem!r} have Gaussian noise, "
+                "which is in none"
+            )
 
     def start(self, problem: TabularMDP | Sizes, streams: Streams) -> UCRL2Agent:
         """Return a live agent."""

@@ -1,0 +1,51 @@
+"""Policies made elsewhere, by their `predict`.
+
+    predict(observation, state=None, episode_start=None, deterministic=False) -> (action, state)
+
+is what the agents and policies of Stable-Baselines3 have: `state` is a recurrent policy's memory,
+and `episode_start` `(1,)` tells it when to forget, which here is at the first step only.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from cpsrl.mdp import TabularMDP
+
+
+def predicts(agent: Any) -> bool:
+    """Return whether `agent` has `predict` and not `act` and `observe`."""
+    has = {name: callable(getattr(agent, name, None)) for name in ("predict", "act", "observe")}
+    return has["predict"] and not (has["act"] and has["observe"])
+
+
+class Predictor:
+    """A policy with `predict` as a live agent, which learns nothing.
+
+    It is shown the features of a state where the MDP has some, and otherwise the state's number.
+
+    Args:
+        policy: what predicts; it is not copied.
+        mdp: the MDP.
+    """
+
+    def __init__(self, policy: Any, mdp: TabularMDP) -> None:
+        self.policy, self.label = policy, str(getattr(policy, "label", type(policy).__name__))
+        self._features = None if mdp.features is None else mdp.features.astype(np.float32)
+        self._memory: Any = None
+        self._next_memory: Any = None
+        self._begins, self._action = np.ones(1, np.bool_), -1
+
+    def act(self, state: int) -> int:
+        """Return the action in `state`; the same one until `observe` moves time on."""
+        if self._action < 0:
+            seen: Any = state if self._features is None else self._features[state].copy()
+            action, self._next_memory = self.policy.predict(
+                np.asarray(seen), state=self._memory, episode_start=self._begins.copy()
+            )
+            self._action = int(np.asarray(action).item())
+        return self._action
+
+    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """Move time on."""
+        self._memory, self._begins[0], self._action = self._next_memory, False, -1
