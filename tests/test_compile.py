@@ -50,7 +50,7 @@ def run(package):
     """The value, the cache hits and the cache misses of the caller in a new process."""
     environment = {
         **os.environ,
-        "PYTHONPATH": str(package.parent),
+        "PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path]),
         "CPSRL_CACHE_DIR": str(package.parent / "cache"),
     }
     done = subprocess.run(
@@ -79,7 +79,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
     (package.parent / "cache").touch()  # a file, where a directory is wanted
     environment = {
         **os.environ,
-        "PYTHONPATH": str(package.parent),
+        "PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path]),
         "CPSRL_CACHE_DIR": str(package.parent / "cache"),
         "TMPDIR": str(package.parent),
     }
@@ -222,7 +222,7 @@ def specialised(package, *names):
         [sys.executable, "-c", SPECIALISED, *names],
         env={
             **os.environ,
-            "PYTHONPATH": str(package.parent),
+            "PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path]),
             "CPSRL_CACHE_DIR": str(package.parent / "cache"),
         },
         capture_output=True,
@@ -361,3 +361,72 @@ def test_a_changed_rule_or_belief_is_recompiled_and_an_unchanged_one_is_not(tmp_
     assert (other := run(11, 90.0)) == (other[0], found, other[2], compiled)
     assert other[2] != belief
     assert run(30, 5.0) == (rule, found, belief, found)
+
+
+COMPILED = """
+import sys
+import numpy as np
+import cpsrl._compile as module
+module.SAID_AFTER = 0.0
+from slow import first, second
+print(first(np.arange(5.0)), second(np.arange(5.0)))
+"""
+SLOW = """
+import numpy as np
+from cpsrl._compile import jit
+
+@jit
+def first(x):
+    return np.sort(x)[2]
+
+@jit
+def second(x):
+    return 2.0 * first(x)
+"""
+INTERRUPTED = """
+import signal
+import numpy as np
+from slow import second
+
+interruptions = 0
+while True:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        value = second(np.arange(5.0))
+        break
+    except KeyboardInterrupt:
+        interruptions += 1
+signal.setitimer(signal.ITIMER_REAL, 0.0)
+print(value, interruptions > 0)
+"""
+
+
+def run_slow(folder, program):
+    (folder / "slow.py").write_text(SLOW)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
+        "CPSRL_CACHE_DIR": str(folder / "cache"),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+
+
+def test_that_something_is_compiled_is_said_once_and_not_when_it_is_kept(tmp_path):
+    cold, warm = run_slow(tmp_path, COMPILED), run_slow(tmp_path, COMPILED)
+    assert cold.stdout == warm.stdout == "2.0 4.0\n"
+    assert cold.stderr == f"cpsrl: {cpsrl._compile.MESSAGE}\n"
+    assert warm.stderr == ""
+
+
+def test_what_is_interrupted_while_it_is_compiled_works_afterwards(tmp_path):
+    """Begun anew each time, it would never be compiled, interrupted twenty times a second."""
+    program = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+    done = run_slow(tmp_path, program + INTERRUPTED)
+    assert done.stdout == "4.0 True\n", done.stderr

@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import numpy as np
@@ -185,3 +186,17 @@ def test_runs_are_the_same_where_memory_cannot_be_shared(monkeypatch):
             second = cpsrl.simulate(agent, river, 150, 2, record=1, resume=first.state)
             found.append((first.regret.tobytes(), second.regret.tobytes(), second.state))
         np.testing.assert_equal(*found)
+
+
+def test_named_streams_are_children_by_the_hash_of_the_name():
+    parent, names = Streams(5, 2), ["1", "shop-3", "Gl\u00fcck"]
+    parent.rule.random(7)
+    children = parent.named(names)
+    assert parent.named([]) == []
+    for name, child in zip(names, children, strict=True):
+        key = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], "<u4").tolist()
+        for stream_name in STREAMS:
+            root = stream(5, 2, stream_name).bit_generator.state["state"]["inc"]
+            sequence = np.random.SeedSequence(root, spawn_key=key)
+            right = np.random.Generator(np.random.PCG64(sequence)).random(3)
+            np.testing.assert_array_equal(getattr(child, stream_name).random(3), right)

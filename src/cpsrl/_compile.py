@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -22,14 +23,19 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
+
+from cpsrl.waiting import elsewhere
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 OURS = (f"{__name__.partition('.')[0]}.", "numba.", "numpy.")
 LIBRARIES = ("math", "numba", "numpy")
 """Modules whose functions stay as they are."""
-WITHOUT_KERNELS = ("cli", "experiments", "reports")
-_announced = threading.Event()
+WITHOUT_KERNELS = ("cli", "experiments", "gym", "live", "pages", "reports", "watching")
+MESSAGE = "compiling, once for this version: 5 to 30 s for every new kind of agent or problem ..."
+SAID_AFTER = 1.0
+_said, _saying = threading.Event(), threading.Lock()
 _folder_lock = threading.Lock()
 """Numba takes the folder from a setting of the whole process."""
 
@@ -76,7 +82,7 @@ KERNEL_CACHE = kernel_cache()
 def _compiled(function: F, folder: Path = KERNEL_CACHE, **options: Any) -> F:
     options |= {"nogil": True, "fastmath": False}
     if function.__module__ not in sys.modules:  # made by exec: no later process could find it
-        return numba.njit(**options)(function)
+        return _guarded(numba.njit(**options)(function))
     with _folder_lock:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(folder)
@@ -86,7 +92,7 @@ def _compiled(function: F, folder: Path = KERNEL_CACHE, **options: Any) -> F:
             compiled = numba.njit(**options)(function)
         finally:
             numba.config.CACHE_DIR = before
-    return compiled
+    return _guarded(compiled)
 
 
 def jit(function: F) -> F:
@@ -197,10 +203,68 @@ def _fingerprint_global(
             _fingerprint_global(getattr(value, name, None), update, seen | {id(value)}, names)
 
 
-def announce_compilation(kernel: Callable[..., Any]) -> None:
-    """Say once on standard error that `kernel` is about to be compiled, unless it is cached."""
-    cache: Any = kernel._cache  # type: ignore[attr-defined]
-    kept = cache.cache_path and any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi"))
-    if not kept and not _announced.is_set():
-        _announced.set()
-        print("cpsrl: compiling kernels (once for this version) ...", file=sys.stderr, flush=True)
+def _guarded(dispatcher: Any) -> Any:
+    """Return a dispatcher that compiles in a thread of its own, where nothing interrupts it.
+
+    Ctrl-C in the middle of a compilation would leave the dispatcher, and the callees that it shares
+    with others, without machine code for good. A thread that holds the compiler's lock is compiling
+    already, something that calls this one.
+    """
+    compile_here = dispatcher.compile
+
+    def compile_elsewhere(signature: Any) -> Any:
+        if global_compiler_lock.is_locked():
+            return compile_here(signature)
+        began, missed = time.monotonic(), sum(dispatcher.stats.cache_misses.values())
+
+        def waiting() -> None:
+            long = time.monotonic() - began > SAID_AFTER
+            if long and sum(dispatcher.stats.cache_misses.values()) > missed:
+                _say()
+
+        with CLOCK:
+            return elsewhere(lambda: compile_here(signature), waiting, abandon=False)
+
+    dispatcher.compile = compile_elsewhere
+    return dispatcher
+
+
+def _say() -> None:
+    """Say once on standard error what is going on."""
+    with _saying:
+        if not _said.is_set():
+            _said.set()
+            print(f"cpsrl: {MESSAGE}", file=sys.stderr, flush=True)
+
+
+class CompileClock:
+    """The seconds in which at least one thread waited for compiled code."""
+
+    def __init__(self) -> None:
+        self._lock, self._waiting, self._began, self._total = threading.Lock(), 0, 0.0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._began = time.monotonic()
+            self._waiting += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting:
+                self._total += time.monotonic() - self._began
+
+    @property
+    def running(self) -> bool:
+        """Whether a thread is waiting."""
+        return self._waiting > 0
+
+    @property
+    def seconds(self) -> float:
+        """How many seconds so far."""
+        with self._lock:
+            return self._total + (time.monotonic() - self._began if self._waiting else 0.0)
+
+
+CLOCK = CompileClock()

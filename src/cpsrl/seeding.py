@@ -4,6 +4,10 @@ The generator of a purpose (a stream) in run k of root seed s is a PCG64 seeded 
 `SeedSequence(s, spawn_key=(k, number of the stream))`. Run k is therefore the same alone or among
 fifty, and two agents on one run meet the same environment noise.
 
+Where several act at once, each has streams of its own by its name: that of a purpose is seeded by
+`SeedSequence(i, spawn_key=words of the name's SHA-256)`, i being the increment of the run's stream,
+which is its own and never changes. So a name stands for the same streams whenever it is first met.
+
 A stream's state is four words (see `cpsrl.variates`). Compiled code steps the words themselves;
 Python gets a NumPy generator, made when it is first asked for, whose own memory then holds them.
 `first_words` computes the words of many runs at once, which takes a microsecond a run where NumPy's
@@ -11,6 +15,7 @@ objects take ninety.
 """
 
 import ctypes
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,26 +35,19 @@ _LOW, _ALL = 2**64 - 1, 2**128 - 1
 
 def checked_run(run: Any) -> int:
     """Return `run` as an int in 0..MOST_RUN, or raise."""
-    number = checked_whole("run", run)
-    if number > MOST_RUN:
-        raise ValueError(f"run must be at most {MOST_RUN}, not {run}")
-    return number
+    return checked_whole("run", run, most=MOST_RUN)
 
 
 def stream(seed: int, run: int, name: str) -> np.random.Generator:
     """Return the generator of stream `name` in run `run` of root seed `seed`."""
     key = (checked_run(run), NUMBER[name])
-    sequence = np.random.SeedSequence(checked_whole("seed", seed), spawn_key=key)
+    sequence = np.random.SeedSequence(checked_whole("seed", seed, most=None), spawn_key=key)
     return np.random.Generator(np.random.PCG64(sequence))
 
 
 def first_words(seed: int, runs: Sequence[int]) -> Words:
-    """Return the words `(runs, streams, 4)` of the streams of some runs of a root seed.
-
-    The hashing of `numpy.random.SeedSequence` (O'Neill's seed_seq_fe), on arrays of 32-bit words,
-    and the seeding of PCG64: state = 0, a step, plus the initial state, a step.
-    """
-    seed = checked_whole("seed", seed)
+    """Return the words `(runs, streams, 4)` of the streams of some runs of a root seed."""
+    seed = checked_whole("seed", seed, most=None)
     words = [(seed >> shift) & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
     words += [0] * (4 - len(words))
     shape = (len(runs), len(STREAMS))
@@ -57,7 +55,15 @@ def first_words(seed: int, runs: Sequence[int]) -> Words:
     entropy = [np.full(shape, word, np.uint32) for word in words]
     entropy.append(np.broadcast_to(numbers[:, None], shape))
     entropy.append(np.broadcast_to(np.arange(len(STREAMS), dtype=np.uint32), shape))
+    return _seeded(entropy)
 
+
+def _seeded(entropy: list[Any]) -> Words:
+    """Return the words `(..., 4)` of the PCG64s seeded by 32-bit words `(...)` of entropy.
+
+    The hashing of `numpy.random.SeedSequence` (O'Neill's seed_seq_fe), on arrays of 32-bit words,
+    and the seeding of PCG64: state = 0, a step, plus the initial state, a step.
+    """
     constant = 0x43B0D7E5
 
     def hashed(value: Any) -> Any:
@@ -164,6 +170,21 @@ class Streams:
             self._words[NUMBER[name]] = None  # looked for when they are lent, which takes longer
         self.__dict__[name] = generator
         return generator
+
+    def named(self, names: Sequence[str]) -> list["Streams"]:
+        """Return the streams of others that act beside the one of these streams, by their names."""
+        if not names:
+            return []
+        own = [state["state"]["inc"] for state in self.state().values()]
+        hashes = [hashlib.sha256(name.encode()).digest() for name in names]
+        keys = np.array([np.frombuffer(digest[:16], "<u4") for digest in hashes])
+        shape = (len(names), len(STREAMS))
+        entropy = [
+            np.broadcast_to(np.array([i >> shift & 0xFFFFFFFF for i in own], np.uint32), shape)
+            for shift in (0, 32, 64, 96)
+        ]
+        entropy += [np.broadcast_to(keys[:, [place]], shape) for place in range(4)]
+        return [Streams(words=words) for words in _seeded(entropy)]
 
     def __reduce__(self) -> Any:
         """Let copies be made of where the streams stand, not of the memory that they share."""

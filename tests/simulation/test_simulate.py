@@ -246,7 +246,9 @@ def test_errors(options, message):
 def test_a_damaged_state_is_refused(name, value, message):
     state = cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1).state[0]
     with pytest.raises(ValueError, match=message):
-        cpsrl.simulate(cpsrl.ContinuingPSRL(), RIVER, 100, 1, resume=[{**state, name: value}])
+        cpsrl.simulate(
+            cpsrl.ContinuingPSRL(), RIVER, 100, 1, seed=0, resume=[{**state, name: value}]
+        )
 
 
 def test_streams_are_kept_once_with_the_agent_or_with_the_run():

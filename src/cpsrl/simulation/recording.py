@@ -1,5 +1,6 @@
 """What a run writes down as it goes."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ class Tape(NamedTuple):
     resampled: Bools
     """`(chunk,)` whether each step of the chunk resampled"""
     states: Ints
-    """`(chunk,)`"""
+    """`(chunk,)`; empty, too, where states are not numbers"""
     actions: Ints
     """`(chunk,)`"""
     rewards: Floats
@@ -54,9 +55,11 @@ class Recorder:
         chunk: the most steps between two calls of `collect`.
         resample_times: whether to keep the steps that resampled.
         trajectory: whether to keep states, actions and rewards.
+        states: whether states are numbers, which can be kept.
         watch: is shown every pseudo-episode, and what it returns is summed; None for nobody.
         lost: the sum of the losses so far.
         rows: `(points,)` twice, where sums of rewards and numbers of resamplings go.
+        agents: of how many agents the rewards are kept apart, in `each` `(points, agents)`.
     """
 
     def __init__(
@@ -65,9 +68,11 @@ class Recorder:
         chunk: int = MOST_AT_ONCE,
         resample_times: bool = False,
         trajectory: bool = False,
+        states: bool = True,
         watch: Watch | Watcher | None = None,
         lost: float = 0.0,
         rows: tuple[Floats, Ints] | None = None,
+        agents: int = 0,
     ) -> None:
         path = chunk if trajectory else 0
         points = len(marks)
@@ -78,16 +83,26 @@ class Recorder:
             sums,
             resamples,
             np.zeros(chunk if resample_times else 0, np.bool_),
-            np.zeros(path, np.int64),
+            np.zeros(path if states else 0, np.int64),
             np.zeros(path, np.int64),
             np.zeros(path),
         )
         self.chunk = chunk
         self.watch, self.lost = watch, lost
         self.losses = np.zeros(points if callable(watch) else 0)
+        self.each = np.zeros((points, agents))
         self._filled = 0
         self._times: list[Ints] = []
-        self._path: dict[str, list[NDArray[Any]]] = {"states": [], "actions": [], "rewards": []}
+        kept = [name for name in ("states", "actions", "rewards") if len(getattr(self.tape, name))]
+        self._path: dict[str, list[NDArray[Any]]] = {name: [] for name in kept}
+
+    def part(self, first: int, last: int) -> "Recorder":
+        """Return a recorder of the marks first, ..., last alone, which writes into this one."""
+        part, tape = copy.copy(self), self.tape
+        at = slice(*np.searchsorted(tape.marks, [first, last + 1]).tolist())
+        points = {name: getattr(tape, name)[at] for name in ("marks", "reward_sums", "resamples")}
+        part.tape, part.each = tape._replace(**points), self.each[at]
+        return part
 
     def look(self, state: int, agent: Any) -> None:
         """Show the watcher, if there is one, the pseudo-episode that begins in `state`."""
@@ -104,16 +119,20 @@ class Recorder:
         """Keep what the steps first, ..., first + n - 1 have left on the tape."""
         if len(self.tape.resampled):
             self._times.append(first + np.flatnonzero(self.tape.resampled[:n]))
-        if len(self.tape.states):
-            for name, parts in self._path.items():
-                parts.append(getattr(self.tape, name)[:n].copy())
+        for name, parts in self._path.items():
+            parts.append(getattr(self.tape, name)[:n].copy())
 
     @property
     def resample_times(self) -> Ints:
         """The steps that resampled."""
         return np.concatenate(self._times)
 
-    def trajectory(self, last_state: int) -> dict[str, NDArray[Any]]:
-        """Return `states` (n + 1,), the last one included, `actions` and `rewards` (n,)."""
+    def trajectory(self, last_state: Any) -> dict[str, NDArray[Any]]:
+        """Return `states` (n + 1,), the last one included, `actions` and `rewards` (n,).
+
+        Where states are not numbers, there are no `states`.
+        """
         path = {name: np.concatenate(parts) for name, parts in self._path.items()}
+        if "states" not in path:
+            return path
         return path | {"states": np.append(path["states"], last_state)}

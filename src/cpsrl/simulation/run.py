@@ -1,10 +1,9 @@
 """A run under way, and what a loop is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cpsrl.mdp import Simulator
 from cpsrl.simulation.recording import Recorder
 from cpsrl.types import Ints
 
@@ -14,9 +13,10 @@ class Run:
     """A run under way."""
 
     agent: Any
-    simulator: Simulator
+    simulator: Any
+    """a `Simulator`, an `EnvironmentSimulator` or a `FleetSimulator`"""
     gain: float = 0.0
-    """the optimal gain of the state it began in"""
+    """the optimal gain of the state it began in, or the reference that stands for it"""
     step: int = 0
     """how many steps have been taken"""
     reward_sum: float = 0.0
@@ -47,5 +47,24 @@ class Loop(Protocol):
         """
 
 
+class Loops(Protocol):
+    """A loop that takes many runs, all at the same step, at once."""
+
+    def __call__(
+        self,
+        runs: Sequence[Run],
+        recorders: Sequence[Recorder],
+        steps: int,
+        progress: Callable[[int], None],
+        stop: Ints,
+    ) -> None:
+        """Take steps of every run, as `Loop` takes those of one."""
+
+
 LOOPS: dict[type, Loop] = {}
-"""The compiled loops, by the live agents they are for; all others run in the readable one."""
+"""The compiled loops, by the simulators or the live agents they are for; all other agents run in
+the readable one."""
+
+TOGETHER: dict[type, Callable[[str], Loops | None]] = {}
+"""By live agents that can be on devices: what gives the loop for many runs at once on a device, or
+None where every run is taken by itself."""

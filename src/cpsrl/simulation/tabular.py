@@ -18,7 +18,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 from numba.core.types import Boolean, Integer
 
-from cpsrl._compile import announce_compilation, inlined, specialised
+from cpsrl._compile import inlined, specialised
 from cpsrl.agents.ahead import NO_COINS
 from cpsrl.agents.psrl import (
     ASKED,
@@ -34,8 +34,9 @@ from cpsrl.agents.psrl import (
 )
 from cpsrl.beliefs import BATCH, Inside
 from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_next, draw_reward
+from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_place, draw_reward
 from cpsrl.objectives import Discounted
+from cpsrl.planning.kernels import repeat_rows
 from cpsrl.simulation import readable
 from cpsrl.simulation.recording import Recorder, Tape, Watcher
 from cpsrl.simulation.run import LOOPS, Run
@@ -47,31 +48,34 @@ DONE, PAUSED, STOPPED, FULL = range(4)
 WORK, LEAST_CHUNK = 1 << 27, 256
 """A chunk is so many steps that it would take about WORK cells at one resampling a step."""
 
-INSIDE = LOOKS = WATCHED = True
+INSIDE = LOOKS = WATCHED = BY_TRANSITION = MASKED = True
 observe: Any = None
 sample: Any = None
 plan: Any = None
 stops: Any = None
 look: Any = None
 """Bound by `kernel_of`: whether the belief is sampled inside the kernel, whether the rule looks at
-the data, and whether somebody watches; the belief's functions (`beliefs.Inside`), the objective's,
-the rule's test, and the watcher's. What is not called is not compiled."""
+the data, whether somebody watches, whether rewards depend on the transition, and whether some
+action is not available; the belief's functions (`beliefs.Inside`), the objective's, the rule's
+test, and the watcher's. What is not called is not compiled."""
 
 
 class World(NamedTuple):
-    """The environment: successors, rewards `(S*A,)` and their noise."""
+    """The environment: successors, rewards and their noise."""
 
     successors: Successors
     rewards: Floats
+    """one a row, `(S*A,)`, or, where they depend on the transition, one a place of a successor"""
     noise: int
     deviation: Floats
+    """`(S*A,)`"""
 
 
 @lru_cache(maxsize=8)
 def world_of(mdp: TabularMDP) -> World:
     """Return the arrays of an MDP that the kernel needs."""
     noise, deviation = mdp.noise_code
-    return World(mdp.successors, mdp.rewards.ravel().copy(), noise, deviation.ravel().copy())
+    return World(mdp.successors, mdp.payments, noise, deviation.ravel().copy())
 
 
 def take_steps(
@@ -103,14 +107,15 @@ def take_steps(
     successors, rewards = world.successors, world.rewards
     noise, deviation = world.noise, world.deviation
     states, actions, kept = tape.states, tape.actions, tape.rewards
-    n_actions = len(rewards) // len(policy)
+    n_actions = len(deviation) // len(policy)
     while True:
         action = policy[np.uint64(state)]
         row = state * n_actions + action
-        reward = rewards[np.uint64(row)]
+        place = draw_place(successors, row, uniform(transition_words))
+        reward = rewards[np.uint64(place if BY_TRANSITION else row)]
         if noise != NO_NOISE:
             reward = draw_reward(reward, noise, deviation[row], reward_words)
-        next_state = draw_next(successors, row, uniform(transition_words))
+        next_state = successors.states[np.uint64(place)]
         observe(belief, row, reward, next_state)
         reward_sum += reward
         if len(states) > 0:
@@ -135,6 +140,7 @@ def run_chunk(
     model: Any,
     watched: Any,
     policy: Ints,
+    stand_in: Ints,
     clock: Ints,
     visits: Ints,
     before: Ints,
@@ -161,6 +167,7 @@ def run_chunk(
         model: the agent's sampled model and workspace.
         watched: what a compiled watcher writes into.
         policy: `(S,)` the agent's policy.
+        stand_in: `(S, A)` for actions that are not available; empty where all are.
         clock: the agent's clock.
         visits: `(S*A,)` visits of every row, for rules that look at the data.
         before: `(S*A,)` the same before the pseudo-episode.
@@ -186,7 +193,7 @@ def run_chunk(
     marks, resampled = tape.marks, tape.resampled
     first = tape.first[0]
     n_states = len(policy)
-    n_actions = len(world.rewards) // n_states
+    n_actions = len(world.deviation) // n_states
     asked = clock[ASKED] != 0
     due = clock[DUE] != 0
     i = clock[STEP] - first
@@ -217,6 +224,8 @@ def run_chunk(
             if INSIDE:
                 discount = gamma[i] if len(gamma) > 0 else fixed_gamma
                 sample(belief, belief_words, model.P, model.r)
+                if MASKED:
+                    repeat_rows(model.P, model.r, stand_in)
                 plan(
                     model.P.reshape((n_states, n_actions, n_states)),
                     model.r.reshape((n_states, n_actions)),
@@ -224,9 +233,9 @@ def run_chunk(
                     policy,
                     model.work,
                 )
-                if WATCHED:
-                    look(watched, first + i, state, discount, policy, belief, model)
-            begin_pseudo_episode(clock, visits, before, policy, n_actions)
+            begin_pseudo_episode(clock, visits, before, policy, stand_in, n_actions)
+            if WATCHED:
+                look(watched, first + i, state, discount, policy, belief, model)
             due = False
         # The steps up to the next resampling or mark; a rule that looks may end them sooner.
         if not LOOKS:
@@ -293,41 +302,67 @@ def compiled_test(test: Any) -> Any:
     return compiled if isinstance(answer, Boolean | Integer) else None  # or it may be None at times
 
 
-def kernel_of(agent: PSRLAgent, look: Any = None) -> Any:
+def kernel_of(agent: PSRLAgent, look: Any = None, by_transition: bool = False) -> Any:
     """Return the kernel for an agent's parts, or None if its rule's test can't be compiled."""
-    if look not in agent.kernels:
+    key = (look, by_transition)
+    if key not in agent.kernels:
         with _making:  # or threads that begin together would each compile it
-            agent.kernels[look] = _kernel_of(agent, look)
-    return agent.kernels[look]
+            agent.kernels[key] = _kernel_of(agent, look, by_transition)
+    return agent.kernels[key]
 
 
-def _kernel_of(agent: PSRLAgent, look: Any) -> Any:
+def _kernel_of(agent: PSRLAgent, look: Any, by_transition: bool) -> Any:
     rule, inside = agent.rule, agent.told.inside
     test = compiled_test(rule.stops) if rule.needs_counts else None
     if rule.needs_counts and test is None:
         return None
     if inside is None:
-        return _kernel(OUTSIDE, None, test, None)
-    return _kernel(inside, type(agent.objective).plan, test, look)
+        return _kernel(OUTSIDE, None, test, None, by_transition, False)
+    plan, masked = type(agent.objective).plan, len(agent.stand_in) > 0
+    return _kernel(inside, plan, test, look, by_transition, masked)
 
 
 @cache
-def _kernel(belief: Inside, plan: Any, test: Any, look: Any) -> Any:
+def _kernel(
+    belief: Inside, plan: Any, test: Any, look: Any, by_transition: bool, masked: bool
+) -> Any:
     looks = test is not None
-    taken = specialised(take_steps, LOOKS=looks, observe=belief.observe, stops=test)
-    kernel = specialised(
+    taken = specialised(
+        take_steps,
+        LOOKS=looks,
+        BY_TRANSITION=by_transition,
+        observe=belief.observe,
+        stops=test,
+    )
+    return specialised(
         run_chunk,
         INSIDE=belief is not OUTSIDE,
         LOOKS=looks,
         WATCHED=look is not None,
+        MASKED=masked,
         take_steps=taken,
         sample=belief.sample,
         plan=plan,
         stops=test,
         look=look,
     )
-    announce_compilation(kernel)
-    return kernel
+
+
+def coins_of(agent: PSRLAgent, first: int, n: int) -> tuple[Bools, Floats, float]:
+    """Return whether the steps first, ..., first + n - 1 resample, and with what gammas they plan.
+
+    The gammas are empty where there is one for all of them, the last of what is returned. A rule
+    that looks at the data has no coins.
+    """
+    planning_gamma = agent.objective.planning_gamma
+    if agent.rule.needs_counts:
+        return NO_COINS, NO_GAMMAS, planning_gamma(math.nan)
+    resample, gamma = agent.ahead.steps(first, n)
+    if isinstance(gamma, float):
+        return resample, NO_GAMMAS, planning_gamma(gamma)
+    if agent.objective != Discounted():
+        gamma = np.array([planning_gamma(own) for own in gamma.tolist()])
+    return resample, gamma, math.nan
 
 
 _making = threading.Lock()
@@ -341,7 +376,8 @@ def advance(
     """Take steps with a `PSRLAgent` (see `run.Loop`)."""
     agent: PSRLAgent = run.agent
     watcher = recorder.watch if isinstance(recorder.watch, Watcher) else NOBODY
-    kernel = kernel_of(agent, watcher.look)
+    by_transition = run.simulator.mdp.transition_rewards is not None
+    kernel = kernel_of(agent, watcher.look, by_transition)
     if kernel is None:
         readable.advance(run, recorder, steps, progress, stop)
         return
@@ -352,18 +388,11 @@ def advance(
         agent.hand_over()
     cells = simulator.mdp.n_states**2 * simulator.mdp.n_actions
     chunk = min(recorder.chunk, max(LEAST_CHUNK, WORK // cells))
-    planning_gamma = agent.objective.planning_gamma
-    fixed = planning_gamma(math.nan)
-    looks = agent.rule.needs_counts
     mark = 0
     with agent.streams.words("transition", "reward", "belief") as words:
         while steps > 0 and not stop[0]:
             n, first = min(steps, chunk), agent.step
-            resample, gamma = agent.ahead.steps(first, n) if not looks else (NO_COINS, math.nan)
-            if isinstance(gamma, float):
-                fixed, gamma = planning_gamma(gamma), NO_GAMMAS
-            elif agent.objective != Discounted():
-                gamma = np.array([planning_gamma(own) for own in gamma.tolist()])
+            resample, gamma, fixed = coins_of(agent, first, n)
             recorder.tape.first[0] = first
             status, reported = PAUSED, 0
             while status in (PAUSED, FULL):
@@ -373,6 +402,7 @@ def advance(
                     agent.model if inside else (),
                     watcher.arrays,
                     agent.policy,
+                    agent.stand_in,
                     agent.clock,
                     agent.visits,
                     agent.visits_before,
@@ -396,7 +426,7 @@ def advance(
                 progress(i - reported)
                 reported = i
                 if status == FULL:
-                    agent.make_room()
+                    agent.evidence.make_room()
                 elif status == PAUSED:
                     agent.resample()
                     recorder.look(simulator.state, agent)

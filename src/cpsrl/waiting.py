@@ -1,0 +1,205 @@
+"""Long calls: made in threads of their own, so that Ctrl-C is heeded and a terminal is told.
+
+A kernel or a factorisation cannot be interrupted, and Python hears of Ctrl-C only between two steps
+of its main thread. So what can take long is done in another thread, while the main one waits. All
+these threads are daemons: a program that is interrupted leaves at once (`_leave`). One that goes on
+(a notebook) has its next long call wait until the thread that was left behind has noticed, so that
+two never work on the same arrays.
+"""
+
+import atexit
+import contextvars
+import ctypes
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+QUIET_SECONDS = 2.0
+"""A terminal is told of a call that takes longer than this."""
+SMALL = 128
+"""Calls for models of at most so many states are short."""
+ERASE = "\r\x1b[K"
+
+NAME = "cpsrl"
+_left_behind: list["_Job"] = []
+_exit_code: int | None = None
+
+
+class Abandoned(BaseException):
+    """Raised in a thread whose result nobody waits for any more."""
+
+
+class _Job(threading.Thread):
+    """A call in a thread of its own, in the context of the caller."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        super().__init__(name=NAME, daemon=True)
+        self._call, self._context = call, contextvars.copy_context()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._context.run(self._call)
+        except BaseException as error:
+            self.error = error
+
+    def abandon(self) -> None:
+        """Have the thread stop between two steps of its Python code, some time soon."""
+        _left_behind.append(self)
+        raised = ctypes.py_object(Abandoned)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), raised)
+
+
+def elsewhere(call: Callable[[], T], waiting: Callable[[], None], abandon: bool = True) -> T:
+    """Return `call()`, made in a thread of its own; `waiting` is called again and again meanwhile.
+
+    Args:
+        call: what to do.
+        waiting: is called every tenth of a second.
+        abandon: whether an interrupted call stops; otherwise it goes on, unheeded, to its end.
+    """
+    job = _Job(call)
+    job.start()
+    try:
+        while job.is_alive():
+            job.join(POLL_SECONDS)
+            waiting()
+    except BaseException:
+        if abandon:
+            job.abandon()
+        raise
+    if job.error is not None:
+        raise job.error
+    return cast(T, job.result)
+
+
+def interruptible(what: str) -> Callable[[F], F]:
+    """Return a decorator for functions whose first argument has `n_states`, and that can be long.
+
+    Called from the main thread for a large model, the function runs elsewhere, and `what` it does
+    is said on a terminal; called otherwise, it is as it was.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            first = next(iter((*arguments, *named.values())), None)
+            n_states = getattr(first, "n_states", 0)
+            if n_states <= SMALL or threading.current_thread() is not threading.main_thread():
+                return function(*arguments, **named)
+            with Status(f"{what}, {n_states:,} states") as status:
+                while _left_behind:
+                    _left_behind[-1].join(POLL_SECONDS)
+                    if not _left_behind[-1].is_alive():
+                        _left_behind.pop()
+                return elsewhere(lambda: function(*arguments, **named), status.show)
+
+        return cast(F, call)
+
+    return decorate
+
+
+class Status:
+    """A line on a terminal that says what takes so long, and goes away when it is done."""
+
+    stage = ""
+    """how far the call has come"""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began, self._shown = what, time.monotonic(), ""
+
+    def __enter__(self) -> "Status":
+        Status.stage = ""
+        return self
+
+    def show(self, stage: str = "") -> None:
+        """Show the line, once it takes long, with the time and the `stage`."""
+        seconds = time.monotonic() - self._began
+        if seconds > QUIET_SECONDS and sys.stderr.isatty():
+            words = ", ".join(filter(None, (self._what, stage or Status.stage, f"{seconds:.0f} s")))
+            if words != self._shown:
+                self._shown = words
+                print(f"{ERASE}cpsrl: {words}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            print(ERASE, end="", file=sys.stderr, flush=True)
+
+
+def stage(words: str) -> None:
+    """Say how far the long call under way has come, such as 'policy 3'."""
+    Status.stage = words
+
+
+class Threads:
+    """Some daemon threads that perform calls, one after the other."""
+
+    def __init__(self, n: int) -> None:
+        self._n, self._calls = n, SimpleQueue[Any]()
+        for _ in range(n):
+            threading.Thread(target=self._work, name=NAME, daemon=True).start()
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> "Future[T]":
+        """Have a thread call `function(*arguments)`."""
+        future: Future[T] = Future()
+        self._calls.put((future, function, arguments))
+        return future
+
+    def close(self) -> None:
+        """Cancel what is not begun, and let the threads end when they are done."""
+        while not self._calls.empty():
+            if (call := self._calls.get()) is not None:
+                call[0].cancel()
+        for _ in range(self._n):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function, arguments = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*arguments))
+                except BaseException as error:
+                    future.set_exception(error)
+            del call, future, function, arguments
+
+
+@atexit.register
+def _leave() -> None:
+    """End an interrupted program here, as Python would after taking itself apart.
+
+    That would take the ground from under the threads left behind, which are in the middle of a
+    kernel or a compilation.
+    """
+    unheard = getattr(sys, "last_type", None) is KeyboardInterrupt
+    busy = any(thread.name == NAME for thread in threading.enumerate())
+    if busy and (unheard or _exit_code is not None):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if _exit_code is not None:
+            os._exit(_exit_code)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupted(exit_code: int) -> int:
+    """Return the exit code of a program that has heeded an interruption and is about to end."""
+    global _exit_code
+    _exit_code = exit_code
+    return exit_code
