@@ -14,13 +14,12 @@ from scipy.special import ndtri
 from cpsrl.networks import Environment, NetworkBelief
 
 
-@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Walk(Environment):
     """A point on a line that is pushed to and fro; rewards are high far to the right."""
 
     drift: float = 0.25
-    n_features, n_actions = 2, 3
+    n_features, n_actions, reward_range = 2, 3, (-2.0, 2.5)
 
     def initial(self, streams):
         return {"place": np.float32(streams.transition.random()), "steps": np.int32(0)}
@@ -37,7 +36,6 @@ class Walk(Environment):
         return jnp.stack([state["place"], jnp.cos(state["place"])])
 
 
-@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NotPure(Walk):
     def step(self, state, action, noise):

@@ -7,8 +7,9 @@ import pytest
 
 import cpsrl
 from cpsrl.agents import AGENTS, start
+from cpsrl.mdp import TabularMDP
 from cpsrl.networks import DQN, BootstrappedDQN, Members, ValueSampling
-from cpsrl.objectives import Average, Discounted
+from cpsrl.objectives import Average, Discounted, Objective
 from cpsrl.resampling import (
     Bernoulli,
     CountDoubling,
@@ -23,6 +24,16 @@ pytest.importorskip("jax")
 
 SMALL = {"members": 3, "hidden": (6,), "batch": 4, "capacity": 50, "target_every": 5}
 RIVER = cpsrl.environment("riverswim", features="thermometer")
+
+
+class Targetless(Objective):
+    plan = Average.plan
+
+
+def shifted(by, mdp=RIVER):
+    """The river with a number added to all rewards, and a range that has room for it."""
+    rewards = mdp.rewards + by
+    return TabularMDP(mdp.transitions, rewards, features=mdp.features, reward_range=(-10, 10))
 
 
 def live(run=0, problem=RIVER, **options):
@@ -64,7 +75,10 @@ def test_equal_runs_agree_and_different_ones_differ():
     assert not equal(online(one), online(other))
 
 
-@pytest.mark.parametrize("options", [{}, {"mask": 0.5, "epsilon": 0.3, "capacity": 8}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mask": 0.5, "epsilon": 0.3, "capacity": 8}, {"objective": Average(), "capacity": 8}],
+)
 def test_it_goes_on_from_a_saved_state_as_if_it_had_not_stopped(options):
     agent, simulator = live(**options), RIVER.simulator()
     play(agent, simulator, 13)
@@ -78,6 +92,7 @@ def test_it_goes_on_from_a_saved_state_as_if_it_had_not_stopped(options):
     later.streams.restore(noise)
     assert play(again, later, 20) == actions
     assert equal(online(again), online(agent))
+    assert again.learner.centre == agent.learner.centre
     assert again.state()["streams"] == agent.state()["streams"]
 
 
@@ -95,7 +110,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
         ({"step": 0}, "impossible"),
         ({"index": np.array([3])}, "impossible"),
         ({"index": np.array([0, 1])}, "does not fit: index"),
-        ({"draws": {"member": np.array([0])}}, "draws do not fit"),
+        ({"choice": {"member": np.array([0])}}, "choice does not fit"),
         ({"replay": {**before["replay"], "reward": np.zeros(2)}}, "does not fit: reward"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -108,6 +123,40 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     assert equal(before["learner"]["online"], after["learner"]["online"])
     assert before["streams"] == after["streams"]
     assert after["step"] == 4
+
+
+def test_where_centred_rewards_count_from_is_kept_and_must_be_right():
+    agent, again = (live(objective=Average()) for _ in range(2))
+    for state in (agent.state(), live(objective=Average()).state() | {"origin": None}):
+        again.restore(state)
+        assert again.origin is None
+    agent.observe(0, 0, 0.25, 1)
+    state = agent.state()
+    again.restore(state)
+    assert again.origin == 0.25
+    for change in ({"origin": None}, {"origin": np.nan}, {"origin": "first"}, {"learned": 0}):
+        with pytest.raises(ValueError, match="origin"):
+            agent.restore(state | change)
+    with pytest.raises(ValueError, match="lacks origin"):
+        agent.restore({name: value for name, value in state.items() if name != "origin"})
+    assert agent.origin == 0.25
+    assert "origin" not in live().state()
+
+
+@pytest.mark.parametrize("by", [8, -8])
+def test_adding_a_number_to_all_rewards_changes_no_bit_of_centred_learning(by):
+    agents, done = [], []
+    for problem in (shifted(0), shifted(by)):
+        agents.append(live(problem=problem, objective=Average(), prior_scale=0.5))
+        done.append(play(agents[-1], problem.simulator(), 60))
+    assert done[0] == done[1]
+    assert agents[1].origin == agents[0].origin + by
+    assert equal(online(agents[0]), online(agents[1]))
+    assert agents[0].learner.centre == agents[1].learner.centre != 0
+    discounted = [live(problem=problem) for problem in (shifted(0), shifted(by))]
+    for agent, problem in zip(discounted, (shifted(0), shifted(by)), strict=True):
+        play(agent, problem.simulator(), 60)
+    assert not equal(online(discounted[0]), online(discounted[1]))
 
 
 def test_the_action_is_the_same_until_time_moves_on():
@@ -172,7 +221,7 @@ def test_draws_do_not_depend_on_how_they_are_divided():
     pieces = []
     for n in (1, 9, 50, 30):
         pieces.append(parts.draw_steps(n))
-        parts.step += n
+        parts.step, parts.learned = parts.step + n, parts.learned + n
     for name in expected._fields[:-1]:
         got = np.concatenate([getattr(piece, name) for piece in pieces])
         np.testing.assert_array_equal(got, getattr(expected, name))
@@ -240,6 +289,10 @@ def test_gamma_is_the_short_form():
     assert BootstrappedDQN().label == "Bootstrapped DQN, gamma=0.99"
     apart = BootstrappedDQN(rule=Bernoulli(0.95), objective=Discounted(0.99))
     assert apart.label == "Bootstrapped DQN, gamma=0.95, discounted 0.99"
+    assert BootstrappedDQN(objective=Average()).label == "Bootstrapped DQN, gamma=0.99, average"
+    assert BootstrappedDQN(rule=Never(), objective=Average()).label == (
+        "Bootstrapped DQN, never, average"
+    )
 
 
 def test_dqn_is_one_member_without_prior_and_with_random_actions():
@@ -251,6 +304,32 @@ def test_dqn_is_one_member_without_prior_and_with_random_actions():
     assert (draws.acting == 0).all()
     assert abs((draws.forced >= 0).mean() - 0.1) < 4 * np.sqrt(0.09 / 10_000)
     assert (draws.gamma == 0.99).all()
+    assert DQN() == DQN(gamma=0.99) == DQN(objective=Discounted(0.99))
+    with pytest.raises(ValueError, match="the objective is given"):
+        DQN(0.99, objective=Average())
+
+
+def test_random_actions_become_fewer_along_a_line():
+    n = 20_000
+    spec = DQN(hidden=(6,), batch=4, epsilon=0.1, anneal=n // 2, objective=Average())
+    assert spec.epsilons(1, 2).tolist() == [1, 1 - 0.9 * 2 / n]
+    assert spec.epsilons(n // 2 + 1, 1) == [0.1]
+    whole, parts = start(spec, RIVER), start(spec, RIVER)
+    forced = whole.draw_choices(n).forced >= 0
+    assert forced[:50].sum() > 45
+    assert abs(forced[: n // 2].mean() - 0.55) < 4 * np.sqrt(0.25 / (n / 2))
+    assert abs(forced[n // 2 :].mean() - 0.1) < 4 * np.sqrt(0.09 / (n / 2))
+    pieces = []
+    for size in (1, 999, n - 1000):
+        pieces.append(parts.draw_choices(size).forced >= 0)
+        parts.step += size
+    np.testing.assert_array_equal(np.concatenate(pieces), forced)
+    none = start(DQN(hidden=(6,), batch=4, epsilon=0.0, anneal=10), RIVER)
+    forced = none.draw_choices(1000).forced
+    assert forced[0] >= 0
+    assert (forced[10:] == -1).all()
+    with pytest.raises(ValueError, match="anneal must be a whole number of at least 1"):
+        DQN(anneal=0)
 
 
 @pytest.mark.parametrize("rule", [TSDEStops(), CountDoubling()])
@@ -270,7 +349,8 @@ def test_rules_that_need_counts_are_refused_with_the_reason(rule):
         ({"epsilon": "often"}, "epsilon"),
         ({"gamma": 0.9, "rule": Never(), "objective": Discounted(0.5)}, "the objective is given"),
         ({"rule": Never(), "objective": Discounted()}, "has no gamma to discount by"),
-        ({"objective": Average()}, "networks cannot learn for the average reward yet"),
+        ({"objective": Targetless()}, "networks cannot learn for the objective 'targetless'"),
+        ({"gamma": 0.9, "rule": Never(), "objective": Average()}, "the objective is given"),
         ({"objective": Average}, "objective must be"),
     ],
 )

@@ -18,7 +18,7 @@ from cpsrl.networks import (
     workers,
 )
 from cpsrl.networks.run import CALL_STEPS, advance
-from cpsrl.objectives import Discounted
+from cpsrl.objectives import Average, Discounted
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
@@ -66,8 +66,19 @@ def went_on(run, loop, steps, trajectory=False):
         (BootstrappedDQN(**SMALL, rule=Bernoulli(schedule="doubling", pairs=12)), RIVER),
         (BootstrappedDQN(**SMALL, rule=Bernoulli(0.9), objective=Discounted(0.5)), RIVER),
         (ValueSampling(belief=LinearIndex(), batch=4, target_every=7), RIVER),
+        (BootstrappedDQN(**SMALL, objective=Average()), noisy("bernoulli")),
+        (BootstrappedDQN(**{**SMALL, "batch": 2}, objective=Average()), noisy(0.3)),
     ],
-    ids=["default", "masks", "large table", "schedule", "gamma apart", "vector index"],
+    ids=[
+        "default",
+        "masks",
+        "large table",
+        "schedule",
+        "gamma apart",
+        "vector index",
+        "average",
+        "average, large table",
+    ],
 )
 def test_the_live_agent_does_the_same_step_by_step(spec, mdp):
     steps = 100
@@ -86,11 +97,12 @@ def test_the_live_agent_does_the_same_step_by_step(spec, mdp):
 
 
 @pytest.mark.parametrize("belief", [Members(4, 3.0, 0.5, (8,)), LinearIndex()], ids=repr)
+@pytest.mark.parametrize("objective", [Discounted(0.8), Average()], ids=lambda o: o.label)
 class TestAWorldThatIsNotATable:
-    def spec(self, belief):
+    def spec(self, belief, objective):
         return ValueSampling(
             Bernoulli(0.9),
-            Discounted(0.8),
+            objective,
             belief,
             epsilon=0.1,
             batch=4,
@@ -98,8 +110,8 @@ class TestAWorldThatIsNotATable:
             capacity=60,
         )
 
-    def test_the_live_agent_does_the_same_step_by_step(self, belief):
-        live, compiled = (begun(self.spec(belief), Walk(0.3)) for _ in range(2))
+    def test_the_live_agent_does_the_same_step_by_step(self, belief, objective):
+        live, compiled = (begun(self.spec(belief, objective), Walk(0.3)) for _ in range(2))
         by_step, by_call = (
             went_on(run, loop, 90).tape
             for run, loop in ((live, readable.advance), (compiled, advance))
@@ -114,11 +126,11 @@ class TestAWorldThatIsNotATable:
             live.simulator.state["place"], compiled.simulator.state["place"], rtol=1e-5
         )
 
-    def test_a_run_that_stops_and_goes_on_is_the_same_run(self, belief):
-        whole, part = (begun(self.spec(belief), Walk()) for _ in range(2))
+    def test_a_run_that_stops_and_goes_on_is_the_same_run(self, belief, objective):
+        whole, part = (begun(self.spec(belief, objective), Walk()) for _ in range(2))
         curve = went_on(whole, advance, 90).tape.reward_sums
         curves = [went_on(part, advance, 31).tape.reward_sums]
-        again = begun(self.spec(belief), Walk(), run=8)
+        again = begun(self.spec(belief, objective), Walk(), run=8)
         again.agent.restore(part.agent.state())
         again.simulator.state = part.simulator.state
         again.step, again.reward_sum = part.step, part.reward_sum
@@ -127,6 +139,20 @@ class TestAWorldThatIsNotATable:
         assert equal(again.agent.state(), whole.agent.state())
         for name, value in whole.simulator.state.items():
             assert again.simulator.state[name] == value
+
+
+def test_adding_a_number_to_all_rewards_changes_no_bit_of_a_centred_run():
+    spec, runs = BootstrappedDQN(**SMALL, objective=Average(), prior_scale=0.5), []
+    for by in (0, 8, -8):
+        mdp = TabularMDP(
+            RIVER.transitions, RIVER.rewards + by, features=RIVER.features, reward_range=(-10, 10)
+        )
+        runs.append(simulate(spec, mdp, 150, seeds=[2], trajectory=True))
+        assert runs[-1].state[0]["agent"]["origin"] == runs[0].state[0]["agent"]["origin"] + by
+    learners = [run.state[0]["agent"]["learner"] for run in runs]
+    for learner, run in zip(learners[1:], runs[1:], strict=True):
+        assert equal(learner, learners[0])
+        assert equal(run.trajectory[0]["actions"], runs[0].trajectory[0]["actions"])
 
 
 @pytest.fixture(scope="module")
@@ -152,11 +178,11 @@ def test_another_root_seed_gives_another_run(one_run):
 
 
 def test_a_run_that_stops_and_goes_on_is_the_same_run(one_run):
-    spec, part = BootstrappedDQN(**MASKED), None
+    spec, before = BootstrappedDQN(**MASKED), ()
     curves = []
     for steps in (1, 68, 100, 61):
-        before = None if part is None else part.state
         part = simulate(spec, RIVER, steps, seeds=[2], record=10, resume=before)
+        before = part.state
         curves.append(part.regret[:, part.times % 10 == 0])
     assert same(replace(part, regret=np.concatenate(curves, axis=1)), one_run)
 
@@ -172,10 +198,10 @@ def test_a_run_longer_than_a_call_is_the_same_however_it_is_divided():
 
 def test_the_target_is_copied_when_it_should_be_however_far_off_that_is():
     def runs(target_every, *parts):
-        spec, part = DQN(hidden=(8,), batch=4, target_every=target_every), None
+        spec, state = DQN(hidden=(8,), batch=4, target_every=target_every), ()
         for steps in parts:
-            part = simulate(spec, RIVER, steps, seeds=1, resume=part and part.state)
-        return part.state[0]["agent"]["learner"]
+            state = simulate(spec, RIVER, steps, seeds=1, resume=state).state
+        return state[0]["agent"]["learner"]
 
     far, near, divided = runs(10**10, 1300), runs(1300, 1300), runs(1300, 900, 400)
     assert equal(near, divided)
@@ -218,7 +244,7 @@ def test_the_loop_updates_the_replay_in_place():
     table, spec = Table(RIVER), run.agent.spec
     draws, noise = run.agent.draw_steps(10), table.draw(Streams(), 10)
     lowered = take_steps.lower(
-        carried, draws, noise, table.pure(), 10, 0, 0, 7,
+        carried, draws, noise, table.pure(), np.float32([0, 1]), 10, 0, 0, 7,
         belief=spec.belief, objective=spec.objective, learning_rate=1e-3, whole_table=True,
     )  # fmt: skip
     used = lowered.compile().memory_analysis()

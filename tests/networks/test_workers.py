@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, environment, run, workers
+from cpsrl.environments import pure
+from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, devices, run, workers
 from cpsrl.seeding import Streams
 from cpsrl.simulation import simulate
 from cpsrl.simulation.recording import Recorder
@@ -40,7 +41,7 @@ def test_an_environment_that_is_not_pure_is_said_so_with_the_line_that_is_not():
 
 
 def test_an_environment_that_jax_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="Unregistered is not known to JAX"):
+    with pytest.raises(ValueError, match="Unregistered is not a dataclass"):
         BootstrappedDQN(**SMALL).start(Unregistered(), Streams())
 
 
@@ -53,7 +54,7 @@ def test_a_lost_worker_is_said_so():
 
 def test_an_idle_worker_that_died_is_replaced():
     simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1)
-    for idle in workers._free:
+    for idle in workers._free[devices.ALONE]:
         idle._process.kill()
         idle._process.wait()
     assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
@@ -105,9 +106,9 @@ def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch
 
 
 def test_the_environment_that_is_shown_runs_from_a_module_and_not_from_the_main_program(tmp_path):
-    shown = environment.__doc__.partition("process:\n")[2].rpartition("Its fields")[0]
+    shown = pure.__doc__.partition("process:\n")[2].rpartition("Its fields")[0]
     imports = (
-        "from dataclasses import dataclass\nimport jax\nimport jax.numpy as jnp\n"
+        "from dataclasses import dataclass\nimport jax.numpy as jnp\n"
         "import numpy as np\nfrom cpsrl.networks import Environment\n"
     )
     (tmp_path / "mine.py").write_text(imports + textwrap.dedent(shown))
@@ -119,7 +120,6 @@ from cpsrl.seeding import Streams
 from cpsrl.simulation.recording import Recorder
 from cpsrl.simulation.run import Run
 
-@mine.jax.tree_util.register_dataclass
 @mine.dataclass(frozen=True)
 class Here(mine.Walk):
     pass

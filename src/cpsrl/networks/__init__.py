@@ -3,10 +3,12 @@
 JAX is imported by the modules that compute with it, when they are first used.
 """
 
+from cpsrl.environments.pure import Environment, EnvironmentSimulator
 from cpsrl.networks import run as _run  # noqa: F401 (it enters the loop)
 from cpsrl.networks.agent import DQN, BootstrappedDQN, ValueSampling
 from cpsrl.networks.belief import NETWORK_BELIEFS, NetworkBelief
-from cpsrl.networks.environment import Environment, EnvironmentSimulator
+from cpsrl.networks.heads import Heads
+from cpsrl.networks.hypermodel import Hypermodel
 from cpsrl.networks.members import Members
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "BootstrappedDQN",
     "Environment",
     "EnvironmentSimulator",
+    "Heads",
+    "Hypermodel",
     "Members",
     "NetworkBelief",
     "ValueSampling",

@@ -15,11 +15,15 @@ an entry in the registry. Its random numbers are drawn on the host, in NumPy. Wh
 of float32 and int32 arrays, and compiled with the loop. Weights are trees of arrays.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cpsrl.agents.recipe import PARTS
+from cpsrl.checks import checked_whole
 from cpsrl.registry import Registry
 from cpsrl.types import Floats
 
@@ -83,7 +87,26 @@ class NetworkBelief:
         return ((prediction - target) ** 2).sum() / prediction.shape[1]
 
 
-NETWORK_BELIEFS: Registry[NetworkBelief] = Registry("network belief")
+def random_layers(
+    rng: np.random.Generator, networks: int, sizes: Sequence[int]
+) -> dict[str, NDArray[np.float32]]:
+    """Return layers of networks as `layers.forward` takes them: N(0, 1/fan_in), biases 0."""
+    weights = {}
+    for layer, (n_in, n_out) in enumerate(pairwise(sizes)):
+        normal = rng.standard_normal((networks, n_in, n_out)) / np.sqrt(n_in)
+        weights[f"w{layer}"] = normal.astype(np.float32)
+        weights[f"b{layer}"] = np.zeros((networks, n_out), np.float32)
+    return weights
+
+
+def checked_layers(hidden: Any) -> tuple[int, ...]:
+    """Return the sizes of hidden layers, or raise if they are not."""
+    sizes = hidden if isinstance(hidden, list | tuple) else (hidden,)
+    return tuple(checked_whole("a hidden layer's size", size, 1) for size in sizes)
+
+
+NETWORK_BELIEFS: Registry[NetworkBelief] = Registry("network belief", NetworkBelief)
+PARTS[NETWORK_BELIEFS.kind] = NETWORK_BELIEFS
 
 
 def checked_belief(belief: Any) -> NetworkBelief:

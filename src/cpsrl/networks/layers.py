@@ -21,6 +21,11 @@ def forward(weights: dict[str, Any], x: Any) -> Any:
     return hidden
 
 
+def branches(weights: dict[str, Any], x: Any, n: int) -> Any:
+    """Return the outputs (n, M, A) of one network with n*A of them on observations `x` (M, N)."""
+    return jnp.swapaxes(forward(weights, x)[0].reshape(len(x), n, -1), 0, 1)
+
+
 @jax.custom_vjp  # type: ignore[untyped-decorator]
 def _dense(x: Any, w: Any) -> Any:
     """Return x w for every network: (K, M, n) times (K, n, o)."""

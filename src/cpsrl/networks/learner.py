@@ -4,10 +4,19 @@ From B transitions (x_b, a_b, r_b, x'_b) the functions z of an update (see `cpsr
 take one step of Adam on the belief's loss of Q_z(x_b, a_b) against what the objective says it
 should be. Discounted, that is
 
-    y_bz = r_b + gamma max_a Q'_z(x'_b, a) ,
+    y_bz = r_b + gamma max_a Q'_z(x'_b, a)     over the actions that are available ,
 
 Q'_z being Q_z with the weights of some updates ago, the target network's. The prior functions
 stand in the prediction and in the target alike.
+
+For the average reward it is
+
+    y_bz = r_b - rbar + max_a Q'_z(x'_b, a)
+
+(reward centring: Naik, Wan, Tomar and Sutton 2024, after Wan, Naik and Sutton 2021). rbar follows
+the errors, rbar += eta mean_bz (y_bz - Q_z(x_b, a_b)), so that it comes to rest where values
+neither rise nor fall: at the average reward of the greedy policy. Rewards are counted from the
+first one that was seen, and rbar starts at 0: adding a number to all rewards changes nothing.
 """
 
 from functools import partial
@@ -31,6 +40,8 @@ class Learner(NamedTuple):
     prior: Weights
     target: Weights
     adam: Any
+    centre: Any = None
+    """rbar, where the objective has rewards centred."""
 
 
 class Batch(NamedTuple):
@@ -46,50 +57,90 @@ class Batch(NamedTuple):
     """(B,) which row x'_b is."""
     signature: Any
     """(B, words)"""
+    next_available: Any = None
+    """(B, A) whether an action is available after the transition; None: all are."""
 
 
 def new_learner(
-    belief: NetworkBelief, rng: np.random.Generator, n_features: int, n_actions: int
+    belief: NetworkBelief,
+    objective: Objective,
+    rng: np.random.Generator,
+    n_features: int,
+    n_actions: int,
 ) -> Learner:
     """Return networks before their first update, in NumPy arrays."""
     online, prior = belief.initialise(rng, n_features, n_actions)
     zeros = jax.tree.map(np.zeros_like, online)
     adam = optax.ScaleByAdamState(np.zeros((), np.int32), zeros, zeros)
-    return Learner(online, prior, online, adam)
+    centre = np.zeros((), np.float32) if objective.centre_rate else None
+    return Learner(online, prior, online, adam, centre)
+
+
+def only(available: Any, q: Any) -> Any:
+    """Return values `q` (..., A), -inf where they are not `available` (..., A); None: all are."""
+    return q if available is None else jnp.where(available, q, -jnp.inf)
 
 
 @partial(jax.jit, static_argnames="belief")
-def greedy(learner: Learner, index: Any, x: Any, belief: NetworkBelief) -> Any:
-    """Return the best action on one observation `x` (N,) of the function `index` (...)."""
+def greedy(
+    learner: Learner, index: Any, x: Any, belief: NetworkBelief, available: Any = None
+) -> Any:
+    """Return the best action on one observation `x` (N,) of the function `index` (...).
+
+    `available` (A,) says which actions there are; None: all.
+    """
     one, x = index[None], x[None]
     q = belief.outputs(learner.online, one, x) + belief.prior_outputs(learner.prior, one, x)
-    return jnp.argmax(q[0, 0])
+    return jnp.argmax(only(available, q[0, 0]))
 
 
 def td_loss(
     q: Any,
     next_value: Any,
     batch: Batch,
+    centre: Any,
     gamma: Any,
     indices: Any,
     belief: NetworkBelief,
     objective: Objective,
-) -> Any:
-    """Return the loss of a minibatch.
+) -> tuple[Any, Any]:
+    """Return the loss of a minibatch and the mean of what the targets are above the predictions.
 
     `q` (J, M, A) are values on some M observations and `next_value` (J, M') the greedy values of
     the target networks on some M' others; `batch` says which are whose.
     """
     prediction = q[:, batch.row, batch.action]
-    target = objective.target(batch.reward, next_value[:, batch.next_row], gamma)
-    return belief.loss(prediction, target, batch.signature, indices)
+    reward = batch.reward if centre is None else batch.reward - centre
+    target = objective.target(reward, next_value[:, batch.next_row], gamma)
+    loss = belief.loss(prediction, target, batch.signature, indices)
+    return loss, jnp.mean(target - prediction)
 
 
-def descend(learner: Learner, gradient: Weights, learning_rate: float) -> Learner:
-    """Return the learner after one step of Adam along `gradient`."""
-    step, adam = _ADAM.update(gradient, learner.adam)
+def descend(
+    learner: Learner,
+    q: Any,
+    pull_back: Any,
+    next_value: Any,
+    batch: Batch,
+    gamma: Any,
+    indices: Any,
+    belief: NetworkBelief,
+    objective: Objective,
+    learning_rate: float,
+) -> Learner:
+    """Return the learner after one step of Adam on the loss of a minibatch.
+
+    `q` and `next_value` are as in `td_loss`; `pull_back` takes a gradient with respect to `q` to
+    that with respect to the weights.
+    """
+    how = (batch, learner.centre, gamma, indices, belief, objective)
+    slope, error = jax.grad(td_loss, has_aux=True)(q, next_value, *how)
+    step, adam = _ADAM.update(pull_back(slope)[0], learner.adam)
     online = jax.tree.map(lambda w, d: w - learning_rate * d, learner.online, step)
-    return learner._replace(online=online, adam=adam)
+    centre = learner.centre
+    if centre is not None:
+        centre = centre + objective.centre_rate * error
+    return learner._replace(online=online, adam=adam, centre=centre)
 
 
 @partial(jax.jit, static_argnames=("belief", "objective", "learning_rate"))
@@ -108,16 +159,18 @@ def learn(
     q, pull_back = jax.vjp(lambda w: belief.outputs(w, indices, x), learner.online)
     q = q + belief.prior_outputs(learner.prior, indices, x)
     next_q = belief.outputs(learner.target, indices, next_x)
-    next_value = jnp.max(next_q + belief.prior_outputs(learner.prior, indices, next_x), -1)
-    slope = jax.grad(td_loss)(q, next_value, batch, gamma, indices, belief, objective)
-    return descend(learner, pull_back(slope)[0], learning_rate)
+    next_q = next_q + belief.prior_outputs(learner.prior, indices, next_x)
+    next_value = jnp.max(only(batch.next_available, next_q), -1)
+    how = (batch, gamma, indices, belief, objective, learning_rate)
+    return descend(learner, q, pull_back, next_value, *how)
 
 
 def learner_state(learner: Learner) -> dict[str, Any]:
     """Return a learner as a tree of whole numbers and NumPy arrays."""
-    online, prior, target, adam = jax.tree.map(np.array, learner)
+    online, prior, target, adam, centre = jax.tree.map(np.array, learner)
     moments = {"count": int(adam.count), "mean": adam.mu, "square": adam.nu}
-    return {"online": online, "prior": prior, "target": target, "adam": moments}
+    state = {"online": online, "prior": prior, "target": target, "adam": moments}
+    return state if centre is None else state | {"centre": centre}
 
 
 def restored_learner(state: dict[str, Any], like: Learner) -> Learner:
@@ -125,7 +178,8 @@ def restored_learner(state: dict[str, Any], like: Learner) -> Learner:
     moments = state["adam"]
     count = np.asarray(moments["count"], np.int32)
     adam = optax.ScaleByAdamState(count, moments["mean"], moments["square"])
-    learner = Learner(state["online"], state["prior"], state["target"], adam)
+    weights = (state["online"], state["prior"], state["target"])
+    learner = Learner(*weights, adam, state.get("centre"))
     wanted, found = (jax.tree.map(lambda w: (w.shape, w.dtype), e) for e in (like, learner))
     if wanted != found:
         raise ValueError(f"the stored networks do not fit: they are {found}, not {wanted}")

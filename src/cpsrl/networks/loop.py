@@ -17,18 +17,19 @@ state is derived at one place of it.
 """
 
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, PartitionSpec
 
+from cpsrl.environments.pure import Environment, make_known
 from cpsrl.networks.agent import StepDraws
 from cpsrl.networks.belief import NetworkBelief
-from cpsrl.networks.environment import Environment
-from cpsrl.networks.learner import Batch, Learner, descend, greedy, learn, td_loss
+from cpsrl.networks.learner import Batch, Learner, descend, greedy, learn, only
 from cpsrl.objectives import Objective
 
 
@@ -64,6 +65,7 @@ def take_steps(
     draws: StepDraws,
     noise: Any,
     environment: Environment,
+    units: Any,
     n: Any,
     slot: Any,
     age: Any,
@@ -81,6 +83,7 @@ def take_steps(
         draws: what chance decides for the agent, (m, ...) each, m >= n.
         noise: what it decides for the environment, likewise.
         environment: the environment's pure functions.
+        units: (2,) where its rewards count as 0, and by how much more they count as 1.
         n: how many steps to take.
         slot: the place in the replay of the first step.
         age: how many updates ago the target was copied.
@@ -90,27 +93,32 @@ def take_steps(
         learning_rate: of Adam.
         whole_table: whether to evaluate all S observations of a table at once.
     """
-    table = environment.table()
+    table, available = environment.table(), environment.available
     x = table if whole_table else None
     prior_q = belief.prior_outputs(carried.learner.prior, None, x) if whole_table else None
 
     def step(t: Any, target_value: Any, carried: Carried) -> tuple[Carried, Taken]:
         learner, replay, state = carried
+        mine = None if available is None else available[state]
         if whole_table:
             q, pull_back = jax.vjp(lambda w: belief.outputs(w, None, x), learner.online)
             q = q + prior_q
-            choice = jnp.argmax(q[draws.acting[t], state])
+            choice = jnp.argmax(only(mine, q[draws.acting[t], state]))
         else:
             seen = environment.observation(state) if table is None else table[state]
-            choice = greedy(learner, draws.acting[t], seen, belief)
+            choice = greedy(learner, draws.acting[t], seen, belief, mine)
         forced = draws.forced[t]
+        if mine is not None:
+            rank = forced[jnp.sum(mine) - 1]
+            forced = jnp.where(rank < 0, -1, jnp.argmax(jnp.cumsum(mine) > rank))
         action = jnp.where(forced < 0, choice, forced).astype(jnp.int32)
         noise_t = jax.tree.map(lambda values: values[t], noise)
         reward, next_state = environment.step(state, action, noise_t)
         reward = jnp.asarray(reward, jnp.float32)
+        scaled = (reward - units[0]) / units[1]
         parts = (
             _words(environment, state),
-            jnp.stack([action, lax.bitcast_convert_type(reward, jnp.int32)]),
+            jnp.stack([action, lax.bitcast_convert_type(scaled, jnp.int32)]),
             _words(environment, next_state),
             draws.signature[t],
         )
@@ -119,14 +127,15 @@ def take_steps(
         replay = lax.dynamic_update_slice(replay, entry, (place, jnp.int32(0)))
         observed, batch = _batch(replay[draws.rows[t]], len(parts[0]))
         indices = None if draws.learning is None else draws.learning[t]
-        how = (draws.gamma[t], indices, belief, objective)
+        how = (draws.gamma[t], indices, belief, objective, learning_rate)
         if whole_table:
             batch = batch._replace(row=observed[0][:, 0], next_row=observed[1][:, 0])
-            slope = jax.grad(td_loss)(q, target_value, batch, *how)
-            learner = descend(learner, pull_back(slope)[0], learning_rate)
+            learner = descend(learner, q, pull_back, target_value, batch, *how)
         else:
             seen, seen_next = (_observations(table, words) for words in observed)
-            learner = learn(learner, seen, seen_next, batch, *how, learning_rate)
+            if available is not None:
+                batch = batch._replace(next_available=available[observed[1][:, 0]])
+            learner = learn(learner, seen, seen_next, batch, *how)
         told = Taken(action, rewards=reward) if table is None else Taken(action, state)
         return Carried(learner, replay, next_state), told
 
@@ -136,7 +145,7 @@ def take_steps(
         target_value = None
         if whole_table:
             target_q = belief.outputs(carried.learner.target, None, x) + prior_q
-            target_value = jnp.max(target_q, -1)
+            target_value = jnp.max(only(available, target_q), -1)
 
         def body(t: Any, so_far: Any) -> Any:
             carried, taken = so_far
@@ -153,7 +162,7 @@ def take_steps(
         carried = carried._replace(learner=learner._replace(target=target))
         return last, jnp.where(copy, 0, age), carried, taken
 
-    blank = jnp.zeros(draws.forced.shape, jnp.int32)
+    blank = jnp.zeros(draws.resample.shape, jnp.int32)
     numbers = blank.astype(jnp.float32)
     taken = Taken(blank, rewards=numbers) if table is None else Taken(blank, blank)
     so_far = (jnp.int32(0), age, carried, taken)
@@ -188,8 +197,31 @@ def _batch(entries: Any, width: int) -> tuple[tuple[Any, Any], Batch]:
     return (observed, following), Batch(each, action[:, 0], reward, each, signature)
 
 
+@lru_cache
+def take_together(n_devices: int, **settings: Any) -> Any:
+    """Return `take_steps` for a batch of runs: of all but n, slot, age and target_every.
+
+    The batch is divided between the devices, each of which takes its part by itself.
+    """
+    mesh = Mesh(np.array(jax.devices()[:n_devices]), ("runs",))
+    each, all_alike = PartitionSpec("runs"), PartitionSpec()
+    batch = jax.vmap(partial(take_steps, **settings), in_axes=(0,) * 5 + (None,) * 4)
+    specs = (each,) * 5 + (all_alike,) * 4
+    divided = jax.shard_map(batch, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
+    return jax.jit(divided, donate_argnums=0)
+
+
 class Session:
-    """A run in a worker process: its arrays stay there from call to call."""
+    """A run in a worker process, or a batch of them: the arrays stay there from call to call."""
+
+    def devices(self) -> tuple[str, str, int]:
+        """Return the kind of the devices that there are, their platform and how many there are."""
+        try:
+            found = jax.devices()
+        except RuntimeError as error:
+            asked = jax.config.jax_platforms
+            raise ValueError(f"JAX has no device of the platform {asked!r} here: {error}") from None
+        return found[0].device_kind, found[0].platform, len(found)
 
     def look_in(self, path: list[str]) -> None:
         """Look for modules in these places too, after all others."""
@@ -200,27 +232,39 @@ class Session:
         carried: Carried,
         capacity: int,
         environment: Environment,
+        units: Any,
         target_every: int,
         settings: dict[str, Any],
+        together: bool,
     ) -> None:
         """Take over a run where it stands, with the rows of the replay that are filled.
 
-        `settings` are the static arguments of `take_steps`.
+        `settings` are the static arguments of `take_steps`. With `together`, the arrays are those
+        of several runs, along a first axis.
         """
-        room = capacity - len(carried.replay)
-        carried = carried._replace(replay=np.pad(carried.replay, ((0, room), (0, 0))))
+        *batch, held, _ = carried.replay.shape
+        room = [*([(0, 0)] * len(batch)), (0, capacity - held), (0, 0)]
+        carried = carried._replace(replay=np.pad(carried.replay, room))
+        make_known(environment)
+        self._take = partial(take_steps, **settings)
+        if together:
+            self._take = take_together(len(jax.devices()), **settings)
         self._carried, self._environment = jax.tree.map(jnp.array, (carried, environment))
-        self._target_every, self._settings = target_every, settings
+        self._units, self._target_every = units, target_every
 
     def steps(self, draws: StepDraws, noise: Any, n: int, slot: int, age: int) -> Taken:
         """Take `n` steps; return what was done in them."""
-        how = (self._environment, n, slot, age, self._target_every)
-        self._carried, taken = take_steps(self._carried, draws, noise, *how, **self._settings)
-        told: Taken = jax.tree.map(lambda column: np.asarray(column)[:n], taken)
+        how = (self._environment, self._units, n, slot, age, self._target_every)
+        self._carried, taken = self._take(self._carried, draws, noise, *how)
+        told: Taken = jax.tree.map(lambda column: np.asarray(column)[..., :n], taken)
         return told
+
+    def count(self, environment: Environment, units: Any) -> None:
+        """Count rewards in other units from now on."""
+        self._environment, self._units = jax.tree.map(jnp.array, environment), units
 
     def end(self, held: int) -> Carried:
         """Give the run back, with the first `held` rows of the replay."""
         carried: Carried = jax.tree.map(np.asarray, self._carried)
         del self._carried
-        return carried._replace(replay=carried.replay[:held])
+        return carried._replace(replay=carried.replay[..., :held, :])

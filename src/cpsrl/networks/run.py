@@ -10,8 +10,9 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpsrl.environments.pure import Environment, make_known, single
 from cpsrl.mdp import Simulator
 from cpsrl.networks.agent import ValueSamplingAgent
-from cpsrl.networks.environment import Environment, single
+from cpsrl.networks.devices import ALONE, WIDTH, Layout, layout_of
 from cpsrl.networks.workers import CACHE, check_importable, worker
 from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import LOOPS, Run
+from cpsrl.simulation.run import LOOPS, TOGETHER, Loops, Run
+from cpsrl.sizes import width_of
 from cpsrl.types import Floats, Ints
 
 CALL_STEPS = 1000
@@ -38,66 +41,152 @@ def advance(
     run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
 ) -> None:
     """Take steps with a `ValueSamplingAgent` (see `run.Loop`)."""
+    _advance([run], [recorder], steps, progress, stop, ALONE)
+
+
+def together(device: str) -> Loops | None:
+    """Return the loop that takes many runs at once on a device, or None for each by itself."""
+    layout = layout_of(device)
+    return partial(_in_batches, layout) if layout.together else None
+
+
+def _in_batches(
+    layout: Layout,
+    runs: Sequence[Run],
+    recorders: Sequence[Recorder],
+    steps: int,
+    progress: Callable[[int], None],
+    stop: Ints,
+) -> None:
+    with worker(layout) as process:
+        width = WIDTH * process.call("devices")[2]
+    for first in range(0, len(runs), width):
+        some = slice(first, first + width)
+        _advance(runs[some], recorders[some], steps, progress, stop, layout, width)
+
+
+def _advance(
+    runs: Sequence[Run],
+    recorders: Sequence[Recorder],
+    steps: int,
+    progress: Callable[[int], None],
+    stop: Ints,
+    layout: Layout,
+    width: int = 1,
+) -> None:
+    """Take steps of runs that stand at the same step: of one, or of a batch of up to `width`."""
     import jax
 
-    from cpsrl.networks.loop import Carried
+    def joined(trees: Sequence[Any]) -> Any:
+        """Return what the loop takes: that of the one run, or those of all along a first axis."""
+        if not layout.together:
+            return trees[0]
+        full = [*trees, *[trees[-1]] * (width - len(trees))]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *full)
 
-    agent: ValueSamplingAgent = run.agent
-    simulator, spec = run.simulator, agent.spec
-    environment = _environment_of(simulator)
-    pure, table = environment.pure(), environment.table()
+    def apart(tree: Any) -> list[Any]:
+        """Return what the loop gave, run by run."""
+        if not layout.together:
+            return [tree]
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(runs))]
+
+    one: ValueSamplingAgent = runs[0].agent
+    spec, agents = one.spec, [run.agent for run in runs]
+    counted = [_counted(run.simulator, run.agent) for run in runs]
+    environment, pure, _ = counted[0]
+    table = environment.table()
     for part in (pure, spec.belief, spec.objective):
         check_importable(part)
-    carried = Carried(
-        agent.learner,
-        agent.packed_replay(),
-        jax.tree.map(lambda leaf: single(np.asarray(leaf)), simulator.state),
-    )
+    make_known(pure)
+    carried = joined([_carried(run) for run in runs])
     settings = {
         "belief": spec.belief,
         "objective": spec.objective,
         "learning_rate": spec.learning_rate,
         "whole_table": table is not None and len(table) <= 2 * spec.batch and spec.belief.finite,
     }
-    marker = _announce(carried._replace(replay=None), pure, spec.batch, spec.capacity, settings)
+    shapes = (carried._replace(replay=None), pure, spec.batch, spec.capacity, settings)
+    marker = _announce(*shapes, *((layout, width) if layout.together else ()))
     # The loop counts in 32 bits; a call of it needs to see no copy beyond its own steps.
     period = min(spec.target_every, CALL_STEPS + 1)
-    mark = 0
-    with worker() as process:
+    marks = [0] * len(runs)
+    with worker(layout) as process:
         process.call("look_in", sys.path)
-        process.call("begin", carried, spec.capacity, pure, period, settings)
+        where = [joined([one[k] for one in counted]) for k in (1, 2)]
+        process.call("begin", carried, spec.capacity, *where, period, settings, layout.together)
         while steps > 0 and not stop[0]:
-            n, first, before = min(steps, CALL_STEPS), agent.step, agent.resamples
-            drawn, noise = agent.draw_steps(n), environment.draw(simulator.streams, n)
-            left = spec.target_every - (first - 1) % spec.target_every
-            slot, age = (first - 1) % spec.capacity, period - min(left, period)
-            padded = jax.tree.map(_padded, (drawn, noise))
-            taken = process.call("steps", *padded, n, slot, age)
+            n = min(steps, CALL_STEPS if one.origin is not None else 1)
+            first, before = one.step, [agent.resamples for agent in agents]
+            drawn = [agent.draw_steps(n) for agent in agents]
+            noise = [counted[i][0].draw(run.simulator.streams, n) for i, run in enumerate(runs)]
+            left = spec.target_every - one.learned % spec.target_every
+            slot, age = one.learned % spec.capacity, period - min(left, period)
+            padded = [jax.tree.map(_padded, both) for both in zip(drawn, noise, strict=True)]
+            taken = apart(process.call("steps", *joined(padded), n, slot, age))
             with suppress(OSError):  # where the cache cannot be written to
                 marker.touch()
-            rewards = environment.realised(taken, noise)
-            sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
-            counts = np.cumsum(np.concatenate([[before], drawn.resample]))
-            states = np.zeros(n, np.int64) if taken.states is None else taken.states
-            did = (drawn.resample, states, taken.actions, rewards)
-            mark = _record(recorder, mark, first, sums, counts, did)
-            run.reward_sum = float(sums[-1])
-            agent.step += n
-            run.step += n
+            began = one.origin is None
+            for i, (run, recorder) in enumerate(zip(runs, recorders, strict=True)):
+                rewards = counted[i][0].realised(taken[i], noise[i])
+                did = (drawn[i].resample, taken[i].states, taken[i].actions, rewards)
+                sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
+                counts = np.cumsum(np.concatenate([[before[i]], drawn[i].resample]))
+                marks[i] = _record(recorder, marks[i], first, sums, counts, did)
+                run.reward_sum = float(sums[-1])
+                _took(run, rewards)
+            if began:
+                counted = [_counted(run.simulator, run.agent) for run in runs]
+                process.call("count", *(joined([one[k] for one in counted]) for k in (1, 2)))
             steps -= n
-            progress(n)
-        carried = process.call("end", agent.held)
-    agent.learner = carried.learner
-    agent.unpack_replay(carried.replay)
-    simulator.state = carried.state if table is None else int(carried.state)
+            progress(n * len(runs))
+        ended = apart(process.call("end", one.held))
+    for run, carried in zip(runs, ended, strict=True):
+        run.agent.learner = carried.learner
+        run.agent.unpack_replay(carried.replay)
+        run.simulator.state = carried.state if table is None else int(carried.state)
 
 
-def _environment_of(simulator: Any) -> Environment:
-    if not isinstance(simulator, Simulator):
-        return simulator.environment
-    from cpsrl.networks.table import Table
+def _carried(run: Run) -> Any:
+    """Return where a run stands, as the loop takes it."""
+    import jax
 
-    return Table(simulator.mdp)
+    from cpsrl.networks.loop import Carried
+
+    state = jax.tree.map(lambda leaf: single(np.asarray(leaf)), run.simulator.state)
+    return Carried(run.agent.learner, run.agent.packed_replay(), state)
+
+
+def _took(run: Run, rewards: Floats) -> None:
+    """Move a run on by the steps that gave these rewards."""
+    agent: ValueSamplingAgent = run.agent
+    for reward in (rewards.min(), rewards.max()):
+        agent.expected.look(reward)
+    if agent.origin is None:
+        agent.origin = float(rewards[0])
+    agent.step += len(rewards)
+    agent.learned += len(rewards)
+    run.step += len(rewards)
+
+
+def _counted(
+    simulator: Any, agent: ValueSamplingAgent
+) -> tuple[Environment, Environment, NDArray[np.float32]]:
+    """Return the environment, its pure functions, and the units that the loop takes rewards in.
+
+    A table gives its rewards in the agent's units, from float64. The first of all rewards that
+    are counted from it is 0: in units that are infinite.
+    """
+    origin, width = agent.origin, width_of(agent.sizes.reward_range)
+    environment: Environment
+    if isinstance(simulator, Simulator):
+        from cpsrl.networks.table import Table
+
+        environment, units = Table(simulator.mdp, origin), (0.0, 1.0)
+    else:
+        environment, units = simulator.environment, (origin or 0.0, width)
+    if origin is None:
+        units = (0.0, np.inf)
+    return environment, environment.pure(), np.array(units, np.float32)
 
 
 def _record(
@@ -148,3 +237,4 @@ def _announce(*compiled_for: Any) -> Path:
 
 
 LOOPS[ValueSamplingAgent] = advance
+TOGETHER[ValueSamplingAgent] = together

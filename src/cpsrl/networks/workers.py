@@ -5,7 +5,8 @@ each other; single-threaded processes scale with the cores. They also make resul
 how many there are, since each computes a whole run by itself.
 
 A worker is started when one is needed and none is free, and kept for the next call. It is a fresh
-interpreter, not a fork, and ends when the pipe to its parent is closed.
+interpreter, not a fork, and ends when the pipe to its parent is closed. Where runs are a batch on
+an accelerator (see `cpsrl.networks.devices`), there is one worker, which holds its devices.
 """
 
 import atexit
@@ -17,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,19 +27,21 @@ from typing import Any
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from cpsrl._compile import cache_root
+from cpsrl.networks.devices import ALONE, Layout
 
 _CPU = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
 CACHE = cache_root() / f"networks-{hashlib.sha256(_CPU.encode()).hexdigest()[:16]}"
 """Where compiled loops are kept from process to process, those of every kind of processor apart."""
 
-_free: list["Worker"] = []
+_free: dict[Layout, list["Worker"]] = {}
 _lock = threading.Lock()
+_one_at_a_time = threading.Lock()
 
 
 class Worker:
     """A process that performs the methods of a `loop.Session`."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout = ALONE) -> None:
         self._pipe, theirs = Pipe()
         fd = theirs.fileno()
         code = f"from cpsrl.networks.workers import serve; serve({fd})"
@@ -46,7 +49,7 @@ class Worker:
             [sys.executable, "-P", "-c", code],
             pass_fds=[fd],
             stdin=subprocess.DEVNULL,
-            env=_variables(),
+            env=_variables(layout),
             start_new_session=True,
         )
         theirs.close()
@@ -76,20 +79,22 @@ class Worker:
 
 
 @contextmanager
-def worker() -> Iterator[Worker]:
+def worker(layout: Layout = ALONE) -> Iterator[Worker]:
     """Lend a free worker or a new one; one that was left in the middle of something is ended."""
-    with _lock:
-        while _free and not _free[-1].alive:
-            _free.pop().close()
-        one = _free.pop() if _free else None
-    one = one or Worker()
-    try:
-        yield one
-    except BaseException:
-        one.close()
-        raise
-    with _lock:
-        _free.append(one)
+    with _one_at_a_time if layout.together else nullcontext():
+        with _lock:
+            free = _free.setdefault(layout, [])
+            while free and not free[-1].alive:
+                free.pop().close()
+            one = free.pop() if free else None
+        one = one or Worker(layout)
+        try:
+            yield one
+        except BaseException:
+            one.close()
+            raise
+        with _lock:
+            free.append(one)
 
 
 def check_importable(part: Any) -> None:
@@ -134,24 +139,32 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def _variables() -> dict[str, str]:
+def _variables(layout: Layout = ALONE) -> dict[str, str]:
     """Return the worker's variables: ours, without what would make XLA compute otherwise.
+
+    Where it holds devices, what the user says of them stays.
 
     Modules are looked for where they are here, except that the current directory is no place of
     its own: a jax.py there is the user's. This package is found where this process found it.
     """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    ours_alone = () if layout.together else ("JAX_", "XLA_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours_alone)}
+    if layout.platform is not None:
+        kept["JAX_PLATFORMS"] = layout.platform
     path, ours = [place for place in sys.path if place], str(Path(__file__).parents[2])
     if ours not in path:
         path.insert(0, ours)
-    # NPROC is where XLA reads the number of its threads.
-    return kept | {"NPROC": "1", "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path)}
+    if layout.platform == "cpu":
+        kept["NPROC"] = "1"  # where XLA reads the number of its threads
+    return kept | {"PYTHONPATH": os.pathsep.join(path)}
 
 
 def _close_all() -> None:
-    while _free:
-        _free.pop().close()
+    for free in _free.values():
+        while free:
+            free.pop().close()
 
 
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_free.clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free.clear)
