@@ -5,16 +5,20 @@
     class OnTheHour(cpsrl.Rule):
         ...
 
-From then on specifications and the command know the name, in the process that has registered it.
+From then on specifications know the name, in the process that has registered it. A package that is
+installed registers for every process, the command and the workers of a cluster included, by an
+entry point (see `cpsrl.plugins`).
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from cpsrl.agents import AGENTS
-from cpsrl.beliefs import BELIEFS
+from cpsrl.beliefs import BELIEFS, FAMILIES, OUTCOMES
 from cpsrl.checks import checked_word
-from cpsrl.environments import ENVIRONMENTS
+from cpsrl.environments import ENVIRONMENTS, WORLDS
+from cpsrl.environments.pure import Environment
 from cpsrl.objectives import OBJECTIVES
 from cpsrl.registry import Factory, Registry
 from cpsrl.resampling import RULES
@@ -23,6 +27,8 @@ KINDS: dict[str, Registry[Any]] = {
     "environment": ENVIRONMENTS,
     "rule": RULES,
     "belief": BELIEFS,
+    "family": FAMILIES,
+    "outcomes": OUTCOMES,
     "objective": OBJECTIVES,
     "agent": AGENTS,
 }
@@ -32,8 +38,24 @@ def register(kind: str, name: str) -> Callable[[Factory], Factory]:
     """Return a decorator that enters a class, or a function of typed options, under `name`.
 
     Args:
-        kind: "environment" (a function that returns a TabularMDP), "rule", "belief", "objective" or
-            "agent" (classes, or functions that return one).
-        name: what specifications call it.
+        kind: "environment" (a function that returns a TabularMDP, or a class derived from
+            `cpsrl.networks.Environment`), "family" (a function that returns a TabularMDP),
+            "outcomes" (one that returns an array), "rule", "belief", "objective" or "agent"
+            (classes, or functions that return one).
+        name: what specifications call it: letters, digits, '.', '_', ':' and '-'.
     """
-    return KINDS[checked_word("kind", kind, KINDS)].add(name)
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.:-]*", name):
+        raise ValueError(
+            f"a name consists of letters, digits, '.', '_', ':' and '-': {name!r} does not; write "
+            '@cpsrl.register("rule", "mine") above the class or function'
+        )
+    registry = KINDS[checked_word("kind", kind, KINDS)]
+    registry.names()  # which enters all of the package's own, so that no name of theirs is taken
+
+    def enter(thing: Factory) -> Factory:
+        pure = isinstance(thing, type) and issubclass(thing, Environment)
+        if kind == "environment" and name in (ENVIRONMENTS if pure else WORLDS):
+            raise ValueError(f"environment {name!r} is registered twice")
+        return (WORLDS if pure and kind == "environment" else registry).add(name)(thing)
+
+    return enter

@@ -1,13 +1,17 @@
 """Names for things that are chosen by name: environments, rules, agents, claims.
 
 A registry maps a name to a factory (a class or a function). An unknown name or option is an error
-that gives the nearest right one.
+that gives the nearest right one. A name that is not there is looked for in the plugins that are
+installed (see `cpsrl.plugins`) before it is called unknown.
 """
 
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, Generic, TypeVar
+
+from cpsrl.plugins import load_plugins, package_being_loaded, package_of
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -24,39 +28,81 @@ def unknown(kind: str, word: str, words: Iterable[str], place: str = "") -> Valu
     words = list(words)
     where = f" in {place}" if place else ""
     near = nearest(word, words)
-    hint = f"did you mean {near!r}? " if near else ""
-    return ValueError(
-        f"unknown {kind} {word!r}{where}: {hint}(known: {', '.join(words) or 'none'})"
-    )
+    hint = f": did you mean {near!r}?" if near else ""
+    return ValueError(f"unknown {kind} {word!r}{where}{hint} (known: {', '.join(words) or 'none'})")
 
 
 class Registry(Generic[T]):
-    """Factories of one kind of thing, by name."""
+    """Factories of one kind of thing, by name.
 
-    def __init__(self, kind: str) -> None:
+    Args:
+        kind: what they make, in a word.
+        base: the class of what they make, or None if it may be anything.
+        also: modules that enter some, imported when a name is looked up that is not there.
+    """
+
+    def __init__(self, kind: str, base: type | None = None, also: Iterable[str] = ()) -> None:
         self.kind = kind
+        self.base = base
         self._factories: dict[str, Callable[..., T]] = {}
+        self._also = list(also)
+        self._packages: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind}: {', '.join(self._factories)})"
 
     def add(self, name: str) -> Callable[[Factory], Factory]:
-        """Return a decorator that enters a factory under `name`."""
+        """Return a decorator that enters a factory under `name`.
+
+        A factory is a class derived from the registry's base, or a function that makes what is.
+        What a script or notebook has entered, it may enter again when it is run again.
+        """
 
         def enter(factory: Factory) -> Factory:
-            if name in self._factories:
-                raise ValueError(f"{self.kind} {name!r} is registered twice")
+            self._check(name, factory)
+            there = self._factories.get(name, factory)
+            if there is not factory and not _defined_again(there, factory):
+                whose = self.package(name)
+                where = f": the package {whose} has one of that name" if whose else ""
+                raise ValueError(f"{self.kind} {name!r} is registered twice{where}")
             self._factories[name] = factory
+            self._packages[name] = package_being_loaded()
             return factory
 
         return enter
 
+    def _complete(self) -> None:
+        while self._also:
+            import_module(self._also.pop())
+
+    def _check(self, name: str, factory: Any) -> None:
+        base = self.base
+        if isinstance(factory, type):
+            fits = base is None or issubclass(factory, base)
+            found = f"the class {factory.__name__}"
+        else:
+            fits = callable(factory) and not (base and isinstance(factory, base))
+            found = f"the object {factory!r}"
+        if not fits:
+            wanted = f"a class derived from {base.__name__} or " if base else "a class or "
+            raise ValueError(
+                f"{self.kind} {name!r} must be {wanted}a function that returns one, not {found}"
+            )
+
     def names(self) -> list[str]:
         """Return the names in the order in which they were entered."""
+        self._complete()
         return list(self._factories)
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._factories and isinstance(name, str):
+            self._complete()
+            if name not in self._factories:
+                load_plugins()
         return name in self._factories
 
     def __getitem__(self, name: str) -> Callable[..., T]:
-        if name not in self._factories:
+        if name not in self:
             raise unknown(self.kind, name, self._factories)
         return self._factories[name]
 
@@ -74,8 +120,25 @@ class Registry(Generic[T]):
             for option, parameter in known.items():
                 if parameter.default is parameter.empty and option not in options:
                     raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
-        return factory(**options)
+        made = factory(**options)
+        if self.base is not None and not isinstance(made, self.base):
+            raise ValueError(
+                f"{self.kind} {name!r} must be of {self.base.__name__}, and its function returned "
+                f"{made!r}"
+            )
+        return made
 
     def summary(self, name: str) -> str:
         """Return the first line of the docstring of the factory called `name`."""
         return (inspect.getdoc(self[name]) or "").partition("\n")[0]
+
+    def package(self, name: str) -> str:
+        """Return the installed package that `name` comes from; empty for a user's own."""
+        factory = self[name]
+        return self._packages.get(name) or package_of(getattr(factory, "__module__", ""))
+
+
+def _defined_again(before: Any, now: Any) -> bool:
+    """Return whether both are the same definition in a script or notebook, run twice."""
+    places = [(getattr(f, "__module__", ""), getattr(f, "__qualname__", "")) for f in (before, now)]
+    return places[0] == places[1] and places[0][0] == "__main__" and "<lambda>" not in places[0][1]

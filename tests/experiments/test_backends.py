@@ -18,7 +18,7 @@ TASK = {
     "group": GROUP,
     "steps": 300,
     "record": np.array([100, 200, 300]),
-    "resume": None,
+    "resume": (),
     "provenance": provenance(),
 }
 

@@ -42,6 +42,37 @@ def test_the_time_left_is_that_of_the_steps_since_the_first_progress(monkeypatch
     ]
 
 
+def test_compiling_is_said_and_its_time_is_not_counted(monkeypatch):
+    class Clock:
+        seconds, running = 0.0, False
+
+    times = iter([0.0, 1.0, 11.0, 41.0, 51.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(module, "CLOCK", Clock)
+    file = io.StringIO()
+    lines = Lines(file=file)
+    lines.begin("work", {"a": 10_000}, {"a": 0})
+    lines.advance("a", 100)
+    lines.advance("a", 100)
+    Clock.seconds, Clock.running = 30.0, True
+    lines.advance("a", 1)
+    Clock.running = False
+    lines.advance("a", 99)
+    assert file.getvalue().splitlines()[1:] == [
+        "cpsrl: 2% at 11 s, a 2%, 10 steps/s, 16 min left",
+        "cpsrl: 2% at 41 s, a 2%, 10.1 steps/s, compiling",
+        "cpsrl: 3% at 51 s, a 3%, 10 steps/s, 16 min left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "0 s"), (119, "119 s"), (600, "10 min"), (9e4, "25 h")]
+)
+def test_times_are_said_as_people_say_them(seconds, words):
+    assert module.duration(seconds) == words
+    assert module.duration(3621559) == "42 days"
+
+
 def test_lines_are_quiet_in_between():
     file = io.StringIO()
     lines = Lines(file=file)

@@ -194,7 +194,6 @@ def test_the_record_is_not_bent_by_where_a_run_was_carried_on(experiment, tmp_pa
     ("change", "message"),
     [
         ({"steps": 700}, r"its steps is 600, not 700 \(`cpsrl continue` adds steps\)"),
-        ({"seeds": 6}, "its seeds is 5, not 6"),
         ({"seed": 4}, "its seed is 3, not 4"),
         ({"record": "log"}, "its record is 7, not 'log'"),
         ({"agents": (Entry("tsde"),)}, "its agents are not those of 'small'"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cpsrl.agents import AGENTS
 from cpsrl.agents.agent import Agent
+from cpsrl.environments import environment
 from cpsrl.experiments import Entry, Experiment, find_experiment, shipped
 from cpsrl.experiments.parts import make_agent, make_environment
 from cpsrl.objectives import Average
@@ -141,7 +142,9 @@ def test_python_objects_that_fit_into_no_file_are_refused():
     ("change", "message"),
     [
         ({"agents": Entry("tsde")}, "agents must be a list of entries"),
-        ({"agents": ["tsde"]}, "agent 1 must be an Entry, not 'tsde'"),
+        ({"agents": "tsde"}, "agents must be a list of entries"),
+        ({"agents": [5]}, "agent 1: an agent is a name or an object of a registered class"),
+        ({"environments": [5]}, "environment 1: an environment is a name or a TabularMDP, not 5"),
         ({"agents": [Entry("tsde", "x")]}, r"agent 1 \(tsde\): options must be a table, not 'x'"),
         ({"agents": [Entry("tsde", {3: 4})]}, r"agent 1 \(tsde\): options: a key must be text"),
         ({"agents": [Entry("tsde", {"label": "x"})]}, "'label' is a part of the entry itself"),
@@ -338,9 +341,10 @@ def test_a_missing_file_is_named():
 
 def test_the_documented_specification_is_valid_and_the_example_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs/experiments.md").read_text()
-    (specification,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    specification, *_ = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    environment("riverswim").save("machine.csv")
     assert len(Experiment.from_toml(specification).all_agents) == 3
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
     exec(example, {})
     assert (tmp_path / "results/two-gammas/experiment.json").exists()

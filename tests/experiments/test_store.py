@@ -16,15 +16,14 @@ from cpsrl.experiments import Entry
 from cpsrl.experiments import store as module
 from cpsrl.experiments.files import (
     COLUMNS,
-    DamagedError,
     locked,
     read_json,
-    sha256,
     write_file,
     write_json,
 )
 from cpsrl.experiments.store import Group, Store, reached
 from cpsrl.simulation import Runs
+from cpsrl.trees import DamagedError, sha256
 
 RIVER, AGENT = Entry("riverswim", label="river"), Entry("psrl", label="agent, gamma=0.9")
 GROUP = Group(RIVER, AGENT, (3, 1, 4), "runs/01-river/02-agent/0000")

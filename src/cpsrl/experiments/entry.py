@@ -1,16 +1,18 @@
-"""An environment or an agent of an experiment, by its registered name."""
+"""An environment or an agent of an experiment, by its registered name or as itself."""
 
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
+from cpsrl.experiments.models import ModelFile
 from cpsrl.experiments.values import in_words, plain, toml_lines
 from cpsrl.registry import unknown
 
-KEYS = ("name", "label", "grid", "per_run")
+KEYS = ("name", "label", "grid", "per_run", "file", "sha256")
 """The keys of an entry that are not options."""
 
 
@@ -27,17 +29,18 @@ def as_call(settings: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Entry:
-    """An environment or an agent of an experiment, by its registered name.
+    """An environment or an agent of an experiment.
 
     Args:
-        name: the registered name.
+        name: the registered name; or the environment itself, a TabularMDP or a file with one; or
+            the agent itself, an object of a registered class.
         options: what the environment or agent is made with.
         label: what to call it; {option} in it stands for the value of that option.
         grid: lists of values by option: the entry stands for one entry per combination.
         per_run: (environments only) the option that takes each run's own number.
     """
 
-    name: str
+    name: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     label: str | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -51,22 +54,31 @@ class Entry:
     @property
     def called(self) -> str:
         """What to call it: its label, or else its name."""
-        return self.label or self.name
+        return self.label or str(self.name)
 
     @staticmethod
-    def from_table(table: Any, place: str) -> "Entry":
-        """Return the entry that a table of a TOML file describes; errors name its `place`."""
+    def from_table(table: Any, place: str, folder: Path) -> "Entry":
+        """Return the entry that a table of a TOML file in `folder` describes, at its `place`."""
         if not isinstance(table, dict):
             raise ValueError(f"{place} must be a table, not {table!r}")
         options = {key: value for key, value in table.items() if key not in KEYS}
-        if "name" not in table:
+        own = {key: table[key] for key in KEYS if key in table}
+        file, expected = own.pop("file", None), own.pop("sha256", None)
+        if file is not None:
+            check_text(f"{place}: file", file)
+            if "name" in own:
+                raise ValueError(f"{place} has a name and a file: one of them is enough")
+            own["name"] = ModelFile.read(folder / file, expected)
+        elif "name" not in own:
             has = f" (it has {', '.join(options)})" if options else ""
             raise ValueError(f"{place} has no name{has}")
-        return Entry(options=options, **{key: table[key] for key in KEYS if key in table})
+        return Entry(options=options, **own)
 
     def to_toml(self) -> list[str]:
         """Return the lines of the table that `from_table` reads."""
         own = {key: getattr(self, key) for key in ("name", "label", "per_run")}
+        if isinstance(self.name, ModelFile):
+            own = own | {"name": None, "file": self.name.place, "sha256": self.name.sha256}
         own = {key: value for key, value in own.items() if value is not None}
         return [*toml_lines(own), *toml_lines(self.options), *toml_lines(self.grid, "grid.")]
 
@@ -83,7 +95,10 @@ class Entry:
             raise ValueError(f"{place} ({self.name}): {error}") from None
 
     def _check(self) -> None:
-        check_text("name", self.name)
+        if not isinstance(self.name, ModelFile):
+            check_text("name", self.name)
+        elif self.per_run is not None:
+            raise ValueError("per_run is for environments by name: a file holds one model")
         if self.label is not None:
             check_text("label", self.label)
         for key in KEYS:

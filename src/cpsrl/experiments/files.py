@@ -4,14 +4,9 @@ Reading uses JSON, Parquet, and NumPy arrays without pickle: opening a directory
 its author's.
 """
 
-import fcntl
-import hashlib
-import io
 import json
-import math
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.atomic import whole_file
+from cpsrl.atomic import try_lock, whole_file
 from cpsrl.simulation import Runs
+from cpsrl.trees import DamagedError, sha256
 
 COLUMNS = ("environment", "agent", "seed", "step", "regret", "resamples")
 """The columns of curves as Parquet, in the long form that `Runs.to_polars` has too."""
-
-
-class DamagedError(ValueError):
-    """A file of a results directory is not what was written there."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is damaged: {reason}")
-        self.path = path
-        self.reason = reason
 
 
 @contextmanager
@@ -40,15 +27,13 @@ def locked(directory: Path) -> Iterator[None]:
     """Hold `directory` against other writers; raise at once if another process holds it."""
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "lock", "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             lock.seek(0)
             holder = lock.read().strip() or "another process"
             raise ValueError(
                 f"{directory} is in use: {holder} is working on it; wait until it is "
                 "done or choose another directory"
-            ) from None
+            )
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")
         lock.flush()
@@ -147,58 +132,6 @@ def from_parquet(raw: bytes, seeds: tuple[int, ...]) -> dict[str, Any]:
         "regret": np.asarray(regret, dtype=np.float64).reshape(rows, points),
         "resamples": np.asarray(resamples, dtype=np.int64).reshape(rows, points),
     }
-
-
-def pack(states: Sequence[Any]) -> tuple[list[Any], bytes]:
-    """Split trees of scalars and arrays into JSON, and a file of one flat array for every type.
-
-    In the JSON, `{"$array": [type, offset, shape]}` says where an array went.
-    """
-    parts: dict[str, list[NDArray[Any]]] = {}
-    sizes: Counter[str] = Counter()
-
-    def split(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            kind, offset = value.dtype.str, sizes[value.dtype.str]
-            parts.setdefault(kind, []).append(value.ravel())
-            sizes[kind] += value.size
-            return {"$array": [kind, offset, list(value.shape)]}
-        if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, dict):
-            return {str(key): split(inner) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [split(inner) for inner in value]
-        return value
-
-    trees, file = [split(state) for state in states], io.BytesIO()
-    flat = {kind: np.concatenate(arrays) for kind, arrays in parts.items()}
-    np.savez(file, allow_pickle=False, **flat)
-    return trees, file.getvalue()
-
-
-def unpack(trees: Sequence[Any], data: bytes) -> tuple[Any, ...]:
-    """Return the trees that `pack` split."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.keys() == {"$array"}:
-                kind, offset, shape = value["$array"]
-                size = math.prod(shape)
-                return arrays[kind][offset : offset + size].reshape(shape).copy()
-            return {key: whole(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [whole(inner) for inner in value]
-        return value
-
-    return tuple(whole(tree) for tree in trees)
-
-
-def sha256(data: Any) -> str:
-    """Return the checksum of bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def _canonical(content: Any) -> bytes:

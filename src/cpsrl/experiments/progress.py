@@ -1,12 +1,19 @@
 """How far a long piece of work has come: bars on a terminal, plain lines elsewhere."""
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from cpsrl._compile import CLOCK
+
 LINE_SECONDS = 10.0
+NARROW = 70
+"""Terminals of fewer columns have no room for a bar beside what it is of."""
+LEAST_SECONDS = 0.5
+"""A speed is measured over at least this time."""
 
 
 class Progress:
@@ -22,11 +29,29 @@ class Progress:
         """Stop showing."""
 
 
-class Bars(Progress):
-    """A bar for every part, with its speed and the time left; `transient` ones go away at the end.
+class Pace:
+    """How fast work goes on, measured from its first progress on and without time for compiling."""
 
-    Speed is measured from a part's first progress on, since what comes before it is compilation.
-    """
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+        self.speed = 0.0
+
+    def reach(self, amount: float, now: float) -> None:
+        """Learn that in all `amount` is done now."""
+        now -= CLOCK.seconds
+        first, before = self._first = self._first or (now, amount)
+        if now - first >= LEAST_SECONDS:
+            self.speed = (amount - before) / (now - first)
+
+    def left(self, amount: float) -> str:
+        """Return how long a further `amount` will take, in words."""
+        if CLOCK.running:
+            return "compiling"
+        return f"{duration(amount / self.speed)} left" if amount and self.speed else ""
+
+
+class Bars(Progress):
+    """A bar for every part, with speed and time left; `transient` ones go away at the end."""
 
     def __init__(self, unit: str = "steps", transient: bool = False) -> None:
         self._unit, self._transient = unit, transient
@@ -36,30 +61,36 @@ class Bars(Progress):
         """Draw the bars."""
         from rich import progress
         from rich.console import Console
+        from rich.table import Column
+        from rich.text import Text
+
+        console = Console(stderr=True)
+        self._paces = paces = {part: Pace() for part in totals}
+
+        class Left(progress.ProgressColumn):
+            def render(self, task: progress.Task) -> Text:
+                return Text(paces[task.description].left(task.remaining or 0.0))
 
         self._bars = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
+            progress.TextColumn("{task.description}", table_column=Column(overflow="fold")),
+            *([progress.BarColumn()] if console.width >= NARROW else []),
             progress.TextColumn("{task.percentage:>4.0f}%"),
             progress.TextColumn("{task.fields[speed]:>14}"),
-            progress.TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
+            Left(),
+            console=console,
             transient=self._transient,
         )
         self._tasks = {
-            part: self._bars.add_task(
-                part, total=total, completed=done.get(part, 0), start=False, speed=""
-            )
+            part: self._bars.add_task(part, total=total, completed=done.get(part, 0), speed="")
             for part, total in totals.items()
         }
         self._bars.start()
 
     def advance(self, part: str, amount: float) -> None:
         """Move the bar of `part`."""
-        task = self._bars.tasks[self._tasks[part]]
-        if task.start_time is None:
-            self._bars.start_task(task.id)
-        speed = f"{short(task.speed)} {self._unit}/s" if task.speed and self._unit else ""
+        task, pace = self._bars.tasks[self._tasks[part]], self._paces[part]
+        pace.reach(task.completed + amount, time.monotonic())
+        speed = f"{short(pace.speed)} {self._unit}/s" if pace.speed and self._unit else ""
         self._bars.update(task.id, advance=amount, speed=speed)
 
     def end(self) -> None:
@@ -69,7 +100,7 @@ class Bars(Progress):
 
 
 class Lines(Progress):
-    """A line every ten seconds, and one when a part is done; speed is measured as in `Bars`.
+    """A line every ten seconds, and one when a part is done.
 
     Without a `unit`, neither parts that are done nor speeds are mentioned.
     """
@@ -83,7 +114,7 @@ class Lines(Progress):
         self._totals, self._done = dict(totals), dict.fromkeys(totals, 0.0) | dict(done)
         self._before = sum(done.values())
         self._began = self._last = time.monotonic()
-        self._first: tuple[float, float] | None = None
+        self._pace = Pace()
         self._say(what)
 
     def advance(self, part: str, amount: float) -> None:
@@ -91,18 +122,17 @@ class Lines(Progress):
         with self._lock:
             self._done[part] += amount
             now, taken = time.monotonic(), sum(self._done.values())
-            first, before = self._first = self._first or (now, taken)
+            self._pace.reach(taken, now)
             if self._unit and self._done[part] >= self._totals[part]:
                 self._say(f"{part}: done")
             elif now - self._last >= LINE_SECONDS:
                 self._last, total = now, sum(self._totals.values())
                 words = [f"{taken / total:.0%} at {now - self._began:.0f} s"]
                 words.append(f"{part} {self._done[part] / self._totals[part]:.0%}")
-                if taken > before and now > first:
-                    speed = (taken - before) / (now - first)
-                    words += [f"{short(speed)} {self._unit}/s"] if self._unit else []
-                    words.append(f"{(total - taken) / speed:.0f} s left")
-                self._say(", ".join(words))
+                if self._pace.speed and self._unit:
+                    words.append(f"{short(self._pace.speed)} {self._unit}/s")
+                words.append(self._pace.left(total - taken))
+                self._say(", ".join(filter(None, words)))
 
     def end(self) -> None:
         """Say how long it took."""
@@ -111,12 +141,22 @@ class Lines(Progress):
             self._say(f"{short(taken)} {self._unit} in {time.monotonic() - self._began:.1f} s")
 
     def _say(self, line: str) -> None:
-        print(f"cpsrl: {line}", file=self._file, flush=True)
+        # Threads print elsewhere, too: the line and its end are one write.
+        print(f"cpsrl: {line}\n", end="", file=self._file, flush=True)
 
 
 def shown_progress(unit: str = "steps", transient: bool = False) -> Progress:
-    """Return bars if standard error is a terminal, and plain lines otherwise."""
-    return Bars(unit, transient) if sys.stderr.isatty() else Lines(unit)
+    """Return bars if standard error is a terminal that can move its cursor, and lines otherwise."""
+    moves = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return Bars(unit, transient) if moves else Lines(unit)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as a person says it: 40 s, 12 min, 5 h, 3 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def short(number: float, digits: int = 3) -> str:

@@ -1,9 +1,10 @@
 """Where numbers come from: the versions and the machine that a run's bits depend on.
 
 Curves and states are the same bit for bit for the same specification, the same versions of the
-packages below and the same CPU family, and nothing more is promised: another library or processor
-may round differently, and after the first different rounding a trajectory goes its own way. A run
-is therefore only carried on where `Provenance` is the one it was begun with.
+packages below and the same CPU family, and nothing more is promised: another library or processor,
+or an accelerator for networks, may round differently, and after the first different rounding a
+trajectory goes its own way. A run is therefore only carried on where `Provenance` is the one it was
+begun with.
 """
 
 import platform
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
+DEVICE = "device"
 PACKAGES = ("cpsrl", "numpy", "scipy", "numba", "llvmlite")
 
 
@@ -21,9 +23,14 @@ class Provenance:
     versions: dict[str, str]
     cpu: str
 
-    def difference(self) -> str:
-        """Return in words what this process differs in; empty when it differs in nothing."""
-        here = provenance(tuple(self.versions))
+    def difference(self, device: str = "") -> str:
+        """Return in words what this process differs in; empty when it differs in nothing.
+
+        `device` is what networks are computed with here (see `provenance`).
+        """
+        here = provenance(tuple(set(self.versions) - {DEVICE}), device)
+        if (then := self.versions.get(DEVICE, "")) != device:
+            return f"networks on {then or 'the processor'} (here {device or 'the processor'})"
         words = [
             f"{name} {then} (here {here.versions[name]})"
             for name, then in self.versions.items()
@@ -35,10 +42,14 @@ class Provenance:
 
 
 @cache
-def provenance(packages: tuple[str, ...] = PACKAGES) -> Provenance:
-    """Return the provenance of what this process computes with `packages`."""
+def provenance(packages: tuple[str, ...] = PACKAGES, device: str = "") -> Provenance:
+    """Return the provenance of what this process computes with `packages`.
+
+    `device` describes the accelerator that networks are computed with; empty if by the processor.
+    """
     import llvmlite.binding
 
     cpu = f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     found = {name: metadata.distributions(name=name) for name in sorted(packages)}
-    return Provenance({k: next((d.version for d in v), "none") for k, v in found.items()}, cpu)
+    versions = {k: next((d.version for d in v), "none") for k, v in found.items()}
+    return Provenance(versions | ({DEVICE: device} if device else {}), cpu)

@@ -16,6 +16,9 @@
 An agent's `rule`, `objective` and `belief` are looked up as well: `rule = "never"`, or
 `rule = {name = "bernoulli", gamma = 0.9}`, or `belief = {rewards = "known"}`.
 
+`file = "machine.csv"` in place of an environment's name is a model of one's own, a file beside the
+TOML file that `cpsrl.TabularMDP.load` reads.
+
 An environment with `per_run = "seed"` is made anew for every run, its option `seed` being that
 run's own number: Bayesian regret, where every run draws its MDP from the prior.
 """
@@ -31,14 +34,16 @@ from typing import Any
 from cpsrl.agents.agent import Agent
 from cpsrl.checks import checked_whole
 from cpsrl.experiments.entry import Entry, as_call, check_text, labelled
-from cpsrl.experiments.parts import make_agent, make_environment
+from cpsrl.experiments.models import ModelFile, told_apart
+from cpsrl.experiments.parts import make_agent, make_environment, packages, written
 from cpsrl.experiments.values import plain, toml_lines
-from cpsrl.mdp import TabularMDP
 from cpsrl.registry import unknown
 from cpsrl.seeding import checked_run
 from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
+from cpsrl.trees import DamagedError
 from cpsrl.types import Ints
 
+HERE = Path()
 KINDS = ("environments", "agents")
 KEPT = 1024
 """How many environments and agents are kept; those made for every run anew may be more."""
@@ -56,8 +61,8 @@ class Experiment:
 
     Args:
         name: of the experiment; it names a folder.
-        environments: an `Entry` each.
-        agents: an `Entry` each.
+        environments: an `Entry` each, or its name, or a TabularMDP.
+        agents: an `Entry` each, or its name, or an object of a registered class.
         steps: of every run.
         seeds: a number of runs, or a list of run numbers.
         seed: the root of all randomness.
@@ -66,8 +71,8 @@ class Experiment:
     """
 
     name: str
-    environments: tuple[Entry, ...]
-    agents: tuple[Entry, ...]
+    environments: tuple[Any, ...]
+    agents: tuple[Any, ...]
     steps: int
     seeds: int | tuple[int, ...] = 50
     seed: int = 0
@@ -104,7 +109,7 @@ class Experiment:
         if not isinstance(self.description, str):
             raise ValueError(f"description must be text, not {self.description!r}")
         checked_whole("steps", self.steps, 1)
-        checked_whole("seed", self.seed, 0)
+        checked_whole("seed", self.seed, most=None)
         if not isinstance(self.seeds, int | tuple):
             raise ValueError(f"seeds must be a number or a list of run numbers: {self.seeds!r}")
         if isinstance(self.seeds, int):
@@ -114,6 +119,28 @@ class Experiment:
         if len(set(self.runs)) != len(self.runs) or not self.runs:
             raise ValueError("seeds must be a number of runs or a list of different run numbers")
         self.recorded(self.steps)
+
+    @property
+    def models(self) -> tuple[ModelFile, ...]:
+        """The files of the environments that are files, each once."""
+        names = (entry.name for entry in self.environments)
+        return tuple(dict.fromkeys(name for name in names if isinstance(name, ModelFile)))
+
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """The packages beyond the package's own that names come from and agents compute with."""
+        found = set()
+        for environment in self.all_environments:
+            found |= packages(environment, "environment")
+        for agent in self.all_agents:
+            made = self.agent(agent, self.all_environments[0])
+            found |= packages(agent, "agent") | set(made.packages)
+        return tuple(sorted(found))
+
+    def check_packages(self) -> None:
+        """Raise a ValueError if an agent needs a package that is not here."""
+        for agent in self.all_agents:
+            self.agent(agent, self.all_environments[0]).check_packages()
 
     @property
     def runs(self) -> tuple[int, ...]:
@@ -143,8 +170,11 @@ class Experiment:
         first = self.all_environments[0]
         return labelled("agent", self.agents, lambda entry: self.agent(entry, first).label)
 
-    def problem(self, environment: Entry, run: int | None = None) -> TabularMDP:
-        """Return one of `all_environments` as run `run` meets it, by default the first run."""
+    def problem(self, environment: Entry, run: int | None = None) -> Any:
+        """Return one of `all_environments` as run `run` meets it, by default the first run.
+
+        It is a TabularMDP, or an `Environment` of pure functions.
+        """
         if environment.per_run is None:
             return self._once(make_environment, _bare(environment), 0, 0)
         run = self.runs[0] if run is None else run
@@ -161,27 +191,38 @@ class Experiment:
         return lru_cache(KEPT)(lambda make, *arguments: make(*arguments))
 
     @staticmethod
-    def read(path: str | Path) -> "Experiment":
-        """Read a specification from a TOML file."""
+    def read(path: str | Path, **changes: Any) -> "Experiment":
+        """Read a specification from a TOML file; `changes` are keys in place of the file's."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(f"cannot read the specification {path}: {reason}") from None
-        return Experiment.from_toml(text, str(path))
+        return Experiment.from_toml(text, str(path), Path(path).parent, **changes)
 
     @staticmethod
-    def from_toml(text: str, place: str = "specification") -> "Experiment":
-        """Read a specification from TOML text; `place` is what errors call it."""
+    def from_toml(
+        text: str, place: str = "specification", folder: Path = HERE, **changes: Any
+    ) -> "Experiment":
+        """Read a specification from TOML text.
+
+        Args:
+            text: the TOML.
+            place: what errors call it.
+            folder: where the files that it names are looked for.
+            changes: keys in place of the text's.
+        """
         try:
-            return _from_table(tomllib.loads(text))
+            return _from_table(tomllib.loads(text) | changes, folder)
+        except DamagedError:
+            raise
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{place} is not TOML: {error}") from None
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from None
 
     def to_toml(self) -> str:
-        """Return the specification as TOML text that reads back as an equal one."""
+        """Return the specification as TOML text, with `models` beside it an equal one."""
         own = {item.name: getattr(self, item.name) for item in fields(self)}
         entries = {kind: own.pop(kind) for kind in KINDS}
         lines = toml_lines({key: value for key, value in own.items() if value not in (None, "")})
@@ -197,12 +238,20 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder else {}
 
 
-def find_experiment(spec: str) -> Experiment:
-    """Return the experiment that `spec` names: a TOML file, or one that comes with the package."""
+def find_experiment(spec: str, **changes: Any) -> Experiment:
+    """Return the experiment that `spec` names: a TOML file, or one that comes with the package.
+
+    `changes` are keys in place of the file's.
+    """
     if spec in (known := shipped()):
-        return Experiment.read(known[spec])
+        return Experiment.read(known[spec], **changes)
+    if Path(spec).is_dir():
+        raise ValueError(
+            f"{spec} is a directory, and an experiment is a TOML file; runs of a results directory "
+            "are carried on by `cpsrl continue`"
+        )
     if spec.endswith(".toml") or Path(spec).exists():
-        return Experiment.read(spec)
+        return Experiment.read(spec, **changes)
     raise unknown("experiment", spec, known)
 
 
@@ -214,22 +263,25 @@ def _bare(entry: Entry) -> Entry:
 def _entries(key: str, entries: Any) -> tuple[Entry, ...]:
     """Return the entries of an experiment as TOML would give them back, checked."""
     kind = key.removesuffix("s")
-    if not isinstance(entries, Iterable):
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ValueError(f"{key} must be a list of entries, not {entries!r}")
     found = []
-    for number, entry in enumerate(entries, start=1):
+    for number, given in enumerate(entries, start=1):
         place = f"{kind} {number}"
-        if not isinstance(entry, Entry):
-            raise ValueError(f"{place} must be an Entry, not {entry!r}")
+        try:
+            entry = written(given if isinstance(given, Entry) else Entry(given), kind)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
         if entry.per_run is not None and kind == "agent":
             raise ValueError(f"{place}: per_run is for environments: an agent has its own streams")
         found.append(entry.as_plain(place))
     if not found:
         raise ValueError(f"an experiment needs at least one {kind}: [[{key}]]")
-    return tuple(found)
+    files = told_apart(entry.name for entry in found if isinstance(entry.name, ModelFile))
+    return tuple(replace(entry, name=files.get(entry.name, entry.name)) for entry in found)
 
 
-def _from_table(table: dict[str, Any]) -> Experiment:
+def _from_table(table: dict[str, Any], folder: Path) -> Experiment:
     known = [item.name for item in fields(Experiment)]
     for key in table:
         if key not in known:
@@ -242,7 +294,7 @@ def _from_table(table: dict[str, Any]) -> Experiment:
         if not isinstance(table[kind], list):
             raise ValueError(f"{kind} must be a list of tables: [[{kind}]]")
         entries[kind] = tuple(
-            Entry.from_table(entry, f"{kind.removesuffix('s')} {number}")
+            Entry.from_table(entry, f"{kind.removesuffix('s')} {number}", folder)
             for number, entry in enumerate(table[kind], start=1)
         )
     return Experiment(**{**table, **entries})

@@ -2,6 +2,7 @@
 
     DIR/experiment.json          format, versions, machine, commands, how far the runs are to go
     DIR/spec.toml                the specification as run
+    DIR/models/FILE              the models that it names as files
     DIR/lock                     held by the one process that may write
     DIR/runs/ENV/AGENT/GROUP.parquet      curves of a group of runs, from the first step on
     DIR/runs/ENV/AGENT/GROUP-STEP.json    where those runs stand, and the checksums of both others
@@ -24,19 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from cpsrl.environments.pure import EXACT
 from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.files import (
-    DamagedError,
     from_parquet,
-    pack,
     read_json,
-    sha256,
     to_parquet,
-    unpack,
     write_file,
     write_json,
 )
 from cpsrl.simulation import Runs
+from cpsrl.trees import DamagedError, pack, sha256, unpack
 
 RESULTS_FORMAT = 2
 PATIENCE = (0.0, 0.05, 0.2)
@@ -78,6 +77,8 @@ class Store:
             "arrays": sha256(arrays),
             "state": trees,
         }
+        if set(runs.reference) != {EXACT}:
+            head["reference"] = list(runs.reference)
         base = self.directory / f"{group.stem}-{reached(runs):012d}"
         write_file(base.with_suffix(".npz"), arrays)
         write_json(base.with_suffix(".json"), head)
@@ -170,6 +171,7 @@ class Store:
             gain=np.asarray(head["gain"], dtype=np.float64),
             seed=head["seed"],
             state=_state(where.with_suffix(".npz"), head) if states else None,
+            reference=tuple(head.get("reference", (EXACT,) * rows)),
         )
 
 

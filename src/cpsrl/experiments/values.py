@@ -1,4 +1,4 @@
-"""Values as a TOML file holds them: made plain, written as TOML, written in words."""
+"""Values as a TOML file holds them: made plain, written as TOML, in words, in file names."""
 
 import json
 import math
@@ -64,3 +64,8 @@ def in_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(in_words(v) for v in value)
     return str(value)
+
+
+def slug(text: str) -> str:
+    """Return `text` as a part of a file's name, empty if nothing of it can stand in one."""
+    return re.sub(r"[^A-Za-z0-9.=]+", "-", text).strip("-.")[:60].rstrip("-.").lower()
