@@ -159,7 +159,7 @@ def test_a_paired_difference_is_narrower_than_the_noise_it_shares():
 
 
 def test_a_paired_difference_needs_the_same_runs():
-    with pytest.raises(ValueError, match="same runs: 3 against 2"):
+    with pytest.raises(ValueError, match=r"the same runs, \(runs,\), not \(3,\) against \(2,\)"):
         statistics.paired_difference([1, 2, 3], [1, 2])
 
 
@@ -168,6 +168,12 @@ def test_ratio_of_means():
     interval = statistics.ratio_of_means(rng.normal(10, 1, 200), rng.normal(2, 0.2, 200))
     assert interval.low < 5 < interval.high
     assert interval.high - interval.low < 0.4
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_ratio_of_a_few_runs_may_have_no_upper_limit():
+    interval = statistics.ratio_of_means([1.0, 1.0, 1.0, 1e9], [1e9, 1.0, 1.0, 1.0])
+    assert interval.high > 1
 
 
 @settings(deadline=None, max_examples=30)
@@ -236,3 +242,10 @@ def test_standard_error():
 def test_wrong_arrays_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_first_rise_is_the_first_recorded_step_by_which_rewards_came_to_more():
+    rewards = np.array([[-0.1, -0.1, 0.9, -0.1], [-0.1, 0.0, -0.1, -0.1], [0.5, 0.0, 0.0, 0.5]])
+    times, gain = np.array([10, 20, 30, 40]), np.array([0.3, 0.3, 1.0])
+    regret = gain[:, None] * times - np.cumsum(rewards, axis=1)
+    np.testing.assert_array_equal(statistics.first_rise(times, regret, gain), [30, np.inf, 10])

@@ -29,9 +29,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import scipy.stats
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from cpsrl.checks import LARGEST_WHOLE, checked_floats
 from cpsrl.types import Bools, Ints
 
 Floats = NDArray[np.float64]
@@ -86,7 +87,7 @@ def quantile_band(regret: ArrayLike, low: float = 0.1, high: float = 0.9) -> Ban
 
 def mean(values: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Interval:
     """Return the mean of one number per run, `values` of shape (runs,), with its interval."""
-    band = mean_band(np.asarray(values, dtype=np.float64)[:, None], level, draws, seed)
+    band = mean_band(checked_floats("values", values, 1)[:, None], level, draws, seed)
     return Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]), level)
 
 
@@ -97,7 +98,7 @@ def upper_mean(values: ArrayLike, level: float = LEVEL, draws: int = DRAWS) -> f
 
 def standard_error(values: ArrayLike) -> float:
     """Return the standard error of the mean of `values` (runs,); NaN for a single run."""
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = checked_floats("values", values, 1)
     return float(numbers.std(ddof=1) / np.sqrt(len(numbers))) if len(numbers) > 1 else np.nan
 
 
@@ -107,11 +108,23 @@ def paired_difference(
     """Return the mean of `first` minus `second` over the same runs, each of shape (runs,).
 
     Run k of two agents meets the same environment noise, so the difference run by run has less
-    variance than the difference of two independent means.
+    variance than the difference of two independent means. With `a` and `b` from `simulate`, on the
+    same MDP, seeds and root seed, `paired_difference(a.regret[:, -1], b.regret[:, -1])` says by how
+    much the first agent's regret is larger: below 0, the first is better.
+
+    Args:
+        first: `(runs,)`, one number per run.
+        second: `(runs,)`, those of the other agent, in the same order of runs.
+        level: of the interval.
+        draws: of the bootstrap.
+        seed: of the draws.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.shape != b.shape:
-        raise ValueError(f"a paired difference needs the same runs: {len(a)} against {len(b)}")
+    a, b = checked_floats("first", first), checked_floats("second", second)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(
+            f"a paired difference needs one number for each of the same runs, (runs,), not "
+            f"{a.shape} against {b.shape}; of curves take one point, such as runs.regret[:, -1]"
+        )
     return mean(a - b, level, draws, seed)
 
 
@@ -122,18 +135,19 @@ def ratio_of_means(
 
     NaN where a mean, or that of a draw, is not positive.
     """
-    pair = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)], 1)
+    pair = np.stack([checked_floats("first", first, 1), checked_floats("second", second, 1)], 1)
     found = _of_logarithms(pair, np.array([1.0, -1.0]), level, draws, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(pair[:, 0].mean() / pair[:, 1].mean())
-    return Interval(value, float(np.exp(found.low)), float(np.exp(found.high)), level)
+    with np.errstate(over="ignore"):  # of a few runs, the upper limit may be infinite
+        return Interval(value, float(np.exp(found.low)), float(np.exp(found.high)), level)
 
 
 def exponent(
     times: ArrayLike, values: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed: int = 0
 ) -> Interval:
     """Return b of mean value ~ t^b, by least squares in logarithms; `values` (runs, points)."""
-    x = np.log(np.asarray(times, dtype=np.float64))
+    x = np.log(checked_floats("times", times, 1))
     x -= x.mean()
     return _of_logarithms(_curves(values), x / (x @ x), level, draws, seed)
 
@@ -189,7 +203,7 @@ def comparisons(
     pairs = list(combinations(values, 2))
     found, raw = [], []
     for first, second in pairs:
-        a, b = (np.asarray(values[label], dtype=np.float64) for label in (first, second))
+        a, b = (checked_floats("values", values[label], 1) for label in (first, second))
         found.append(paired_difference(a, b, level, draws, seed))
         raw.append(p_value(a - b, draws, seed))
     return [
@@ -200,7 +214,7 @@ def comparisons(
 
 def p_value(values: ArrayLike, draws: int = DRAWS, seed: int = 0) -> float:
     """Return the two-sided p-value of a mean of 0 for `values` (runs,), studentised."""
-    x = np.asarray(values, dtype=np.float64)
+    x = checked_floats("values", values, 1)
     error = standard_error(x)
     if not error > 0:
         return np.nan if x.any() or len(x) < 2 else 1.0
@@ -211,7 +225,7 @@ def p_value(values: ArrayLike, draws: int = DRAWS, seed: int = 0) -> float:
 
 def holm(p: ArrayLike) -> Floats:
     """Return p-values `(tests,)` adjusted for their number (Holm 1979); NaN stays and counts."""
-    raw = np.asarray(p, dtype=np.float64)
+    raw = checked_floats("p", p, 1)
     order = np.argsort(raw, kind="stable")
     adjusted = raw[order] * (len(raw) - np.arange(len(raw)))
     result = np.empty_like(raw)
@@ -221,7 +235,7 @@ def holm(p: ArrayLike) -> Floats:
 
 def z_score(values: ArrayLike) -> float:
     """Return the mean of `values` `(n,)` over its standard error; 0 if all of them are 0."""
-    x = np.asarray(values, np.float64)
+    x = checked_floats("values", values, 1)
     error = standard_error(x)
     return float(x.mean() / error) if error > 0 else float(np.inf if x.any() else 0.0)
 
@@ -264,25 +278,45 @@ def still_linear(
     """Return which runs still have linear regret, of shape (runs,).
 
     A run counts when it loses more than `threshold` times the optimal `gain` (a number, or one per
-    run) at every step, both over the last tenth and from T/10 on: the first alone would be swayed
-    by the noise of a short window, the second alone by a lump of early regret.
+    run, counted from the lowest reward) at every step, both over the last tenth and from T/10 on:
+    the first alone would be swayed by the noise of a short window, the second alone by a lump of
+    early regret.
     """
-    limit = threshold * np.abs(np.asarray(gain, dtype=np.float64))
+    limit = threshold * np.abs(checked_floats("gain", gain))
     return np.asarray((last_tenth(times, regret) > limit) & (slope(times, regret, 0.1) > limit))
 
 
+def first_rise(times: ArrayLike, regret: ArrayLike, gain: ArrayLike) -> Floats:
+    """Return for every run the first recorded step by which its rewards had come to more.
+
+    More than at the recorded step before, that is; infinite for a run in which they never did. In a
+    problem that costs until its goal is reached, such as DeepSea, this is when the goal was found.
+    The record has to be so dense that the costs from point to point are less than the goal pays.
+
+    Args:
+        times: `(points,)` the recorded steps.
+        regret: `(runs, points)` t times the gain minus the rewards up to step t.
+        gain: `(runs,)` the gain that regret is counted against.
+    """
+    steps, curves = _times(times), _curves(regret)
+    sums = checked_floats("gain", gain, 1)[:, None] * steps - curves
+    rounding = 1e-9 * np.maximum(1.0, np.abs(sums).max(axis=1, keepdims=True))
+    rose = np.diff(sums, axis=1, prepend=0.0) > rounding
+    return np.where(rose.any(axis=1), steps[rose.argmax(axis=1)], np.inf)
+
+
 def _curves(regret: ArrayLike) -> Floats:
-    curves = np.asarray(regret, dtype=np.float64)
+    curves = checked_floats("regret", regret)
     if curves.ndim != 2 or 0 in curves.shape:
         raise ValueError(f"regret must be (runs, points) with at least one each: {curves.shape}")
     return curves
 
 
 def _times(times: ArrayLike) -> Ints:
-    t = np.asarray(times, dtype=np.int64)
-    if t.ndim != 1 or len(t) == 0 or t[0] < 1 or np.any(np.diff(t) <= 0):
+    t = checked_floats("times", times, 1)
+    if len(t) == 0 or not 1 <= t[0] <= t[-1] < LARGEST_WHOLE or not np.all(np.diff(t) > 0):
         raise ValueError("times must be steps of at least 1 in increasing order")
-    return t
+    return t.astype(np.int64)
 
 
 def _weights(runs: int, draws: int, seed: int) -> Floats:

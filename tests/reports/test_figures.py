@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib.image
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
+from cpsrl import statistics
 from cpsrl.reports import figures
+from cpsrl.reports.sweeps import Sweep
 
 ORIGIN = {"command": "cpsrl run x.toml", "versions": "numpy 2.0"}
 
@@ -54,6 +57,15 @@ def test_regret_that_is_never_positive_has_no_place_on_a_logarithmic_axis(ax, ma
     assert ax.get_ylim()[0] > 0
 
 
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_axes_go_hardly_further_than_the_runs(ax, make_runs, logarithmic):
+    runs = make_runs({"one": (3, 1)}, seeds=2)
+    runs = replace(runs, regret=runs.times * np.array([[1.0], [3.0]]))
+    assert statistics.mean_band(runs.regret).high.max() > 2 * runs.regret.max()
+    figures.regret_curves(ax, runs, logarithmic)
+    assert runs.regret.max() < ax.get_ylim()[1] <= 1.5 * runs.regret.max()
+
+
 def test_final_regrets_have_a_row_for_every_agent_and_a_dot_for_every_run(ax, runs):
     figures.final_regrets(ax, runs)
     assert [label.get_text() for label in ax.get_yticklabels()] == list(runs.agents)
@@ -62,19 +74,38 @@ def test_final_regrets_have_a_row_for_every_agent_and_a_dot_for_every_run(ax, ru
     np.testing.assert_array_equal(shown, np.sort(runs.regret[:, -1]))
 
 
-def test_regret_against_gamma_is_in_the_order_of_gamma(ax, make_runs):
-    runs = make_runs({"c": (3, 0.5), "a": (1, 0.5), "b": (2, 0.5), "TSDE": (1, 0.4)})
-    figures.regret_against_gamma(ax, runs, {"a": 0.9, "b": 0.99, "c": 0.999})
-    curve = ax.lines[0]
+def sweep_of(option, lines, levels=None):
+    means = statistics.Interval
+    return Sweep(
+        option,
+        {
+            name: [(v, who, means(y, y / 2, 2 * y)) for v, who, y in line]
+            for name, line in lines.items()
+        },
+        {name: means(y, y / 2, 2 * y) for name, y in (levels or {}).items()},
+    )
+
+
+def test_regret_against_gamma_is_spaced_by_its_horizon(ax):
+    points = [(0.9, "a", 3.0), (0.99, "b", 2.0), (0.999, "c", 1.0)]
+    looks = figures.look(["a", "b", "c", "TSDE"])
+    figures.regret_against(ax, sweep_of("gamma", {"psrl": points}, {"TSDE": 5.0}), 100, looks)
+    curve, *marks = ax.lines[:4]
     np.testing.assert_allclose(curve.get_xdata(), [10, 100, 1000])
-    expected = [runs.select(agent=agent).regret[:, -1].mean() for agent in "abc"]
-    np.testing.assert_allclose(curve.get_ydata(), expected)
+    np.testing.assert_allclose(curve.get_ydata(), [3, 2, 1])
+    assert [mark.get_color() for mark in marks] == [looks[agent]["color"] for agent in "abc"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == [".9", ".99", ".999"]
+    assert ax.lines[-1].get_color() == looks["TSDE"]["color"]
     assert "TSDE" in texts(ax)
 
 
-def test_regret_against_gamma_needs_an_agent_with_a_gamma(ax, make_runs):
-    with pytest.raises(ValueError, match="no agent here has a gamma: TSDE"):
-        figures.regret_against_gamma(ax, make_runs({"TSDE": (1, 0.4)}), {"a": 0.9})
+def test_regret_against_an_option_of_environments_has_a_line_for_every_agent(ax):
+    lines = {"TSDE": [(6, "six", 1.0), (20, "twenty", 4.0)], "random": [(6, "six", 3.0)]}
+    looks = figures.look(["TSDE", "random"])
+    figures.regret_against(ax, sweep_of("n_states", lines), 100, looks)
+    assert ax.get_xscale() == "linear"
+    assert ax.lines[0].get_color() == ax.lines[1].get_color() == looks["TSDE"]["color"]
+    assert set(lines) <= set(texts(ax))
 
 
 def test_looks_are_distinct():

@@ -9,7 +9,7 @@ import pytest
 from cpsrl.experiments import Entry, Experiment, find_experiment, run_experiment
 from cpsrl.reports import report
 from cpsrl.reports.paper import findings
-from cpsrl.reports.summary import comparisons, markdown, summary
+from cpsrl.reports.summary import markdown, summary
 
 
 def test_a_row_says_what_the_runs_came_to(make_runs):
@@ -38,7 +38,7 @@ def test_the_table_is_markdown_with_a_section_for_every_environment(make_runs):
 
 def test_all_pairs_are_compared_and_those_that_differ_are_named(make_runs):
     runs = make_runs({"good": (1, 0.5), "same": (1, 0.5), "bad": (3, 0.5)})
-    pairs = comparisons(runs)
+    pairs = runs.comparisons()
     assert [len(found) for found in pairs.values()] == [3]
     text = markdown(summary(runs), pairs)
     assert "Of 3 pairs of agents 2 can be told apart" in text
@@ -46,12 +46,12 @@ def test_all_pairs_are_compared_and_those_that_differ_are_named(make_runs):
     assert "good less same" not in text
     alike = make_runs({"x": (1, 0.5), "y": (1, 0.5)})
     assert "Of 1 pairs of agents 0 can be told apart" in markdown(
-        summary(alike), comparisons(alike)
+        summary(alike), alike.comparisons()
     )
 
 
 def test_unequal_runs_are_not_compared(make_runs):
-    assert comparisons(without(make_runs({"x": (1, 0.5), "y": (1, 0.5)}), "y", range(3))) == {}
+    assert without(make_runs({"x": (1, 0.5), "y": (1, 0.5)}), "y", range(3)).comparisons() == {}
 
 
 def test_few_runs_come_with_a_warning(make_runs):
@@ -112,7 +112,7 @@ def test_a_claim_is_not_decided_while_runs_are_missing(make_runs, seeds):
     found = findings(experiment, without(make_runs(curves), "TSDE", seeds))
     assert [finding.held for finding in found] == [None] * 6
     assert str(found[0]) == (
-        "NOT DECIDED YET: Continuing PSRL, horizon T=100000 is on par with TSDE. It takes the same "
+        "UNDECIDED: Continuing PSRL, horizon T=100000 is on par with TSDE. It takes the same "
         "runs of each agent; so far there are those of Continuing PSRL, horizon T=100000 (20), "
         f"TSDE ({len(seeds)}), DS-PSRL (20)."
     )
@@ -125,6 +125,58 @@ def test_a_claim_about_an_agent_that_has_not_begun_is_not_decided(make_runs):
     held = {finding.statement: finding.held for finding in found}
     assert held.pop("DQN has linear regret") is True
     assert set(held.values()) == {None}
+
+
+def test_one_run_decides_nothing(make_runs):
+    curves = dict(zip(LEFT, [(30, 0.2), (31, 0.2), (29, 0.2), (25, 0.2), (3, 0.8)], strict=True))
+    found = findings(find_experiment("figure2-left"), make_runs(curves, seeds=1))
+    assert [finding.held for finding in found] == [None] * 6
+    assert "(no interval)" in str(found[0])
+    assert "nan" not in " ".join(map(str, found))
+    experiment = find_experiment("figure2-right")
+    curves = {entry.label: (0.12, 1.0) for entry in experiment.all_agents}
+    found = findings(experiment, make_runs(curves, seeds=1))
+    assert {finding.held for finding in found} == {None}
+
+
+def with_final(runs, agent, final):
+    """The runs with those of `agent` ending at `final`."""
+    regret = runs.regret.copy()
+    regret[[name == agent for name in runs.agent], -1] = final
+    return replace(runs, regret=regret)
+
+
+def test_a_regret_near_zero_is_compared_by_differences(make_runs):
+    """With a mean near zero a ratio means nothing, and DS-PSRL is far behind all the same."""
+    curves = dict(zip(LEFT, [(30, 0.2), (31, 0.2), (29, 0.2), (25, 0.2), (3, 0.8)], strict=True))
+    runs = make_runs(curves)
+    noise = np.random.default_rng(3).normal(2.0, 40.0, 20)
+    on_par, outperforms = findings(
+        find_experiment("figure2-left"), with_final(runs, LEFT[0], noise)
+    )[:2]
+    assert outperforms.held is True
+    assert "times as much" not in str(outperforms)
+    assert on_par.held is True
+
+
+def test_an_interval_with_the_bound_inside_decides_nothing(make_runs):
+    curves = dict.fromkeys(LEFT, (30, 0.2)) | {"DS-PSRL": (60, 0.2)}
+    found = findings(find_experiment("figure2-left"), make_runs(curves))
+    assert {finding.held for finding in found if "large margin" in finding.statement} == {None}
+
+
+def test_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path):
+    run_experiment(replace(GAMMAS, steps=20), tmp_path / "r")
+    report(tmp_path / "r", formats=["svg"])
+    folder = tmp_path / "r/report"
+    (folder / "final.png").write_bytes(b"somebody's own")
+    (folder / "notes.svg").write_text("cpsrl")
+    found = report(tmp_path / "r", formats=["png"])
+    assert {path.name for path in folder.iterdir()} == {
+        "final.png",
+        "notes.svg",
+        *(path.name for path in found.paths),
+    }
 
 
 def test_runs_without_a_recorded_step_are_refused(make_runs):
@@ -161,6 +213,7 @@ def test_a_report_has_figures_a_table_and_their_origin(tmp_path):
         "gamma.svg",
         "regret-01.svg",
         "regret-02.svg",
+        "report.html",
         "summary.md",
     ]
     assert all(path.parent == tmp_path / "r/report" for path in found.paths)
@@ -189,8 +242,13 @@ def test_an_unfinished_figure_of_the_paper_is_reported_without_its_claims(tmp_pa
     with pytest.warns(UserWarning, match="is not finished"):
         found = report(tmp_path / "r", formats=["svg"])
     assert {finding.held for finding in found.findings} == {None}
-    assert {path.name for path in found.paths} == {"regret.svg", "final.svg", "summary.md"}
-    assert "NOT DECIDED YET" in (tmp_path / "r/report/summary.md").read_text()
+    assert {path.name for path in found.paths} == {
+        "regret.svg",
+        "final.svg",
+        "report.html",
+        "summary.md",
+    }
+    assert "UNDECIDED" in (tmp_path / "r/report/summary.md").read_text()
 
 
 def test_without_formats_the_summary_is_written_alone(tmp_path):

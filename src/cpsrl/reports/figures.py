@@ -1,13 +1,14 @@
 """Figures: every function draws into the axes it is given; `save` writes them with what made them.
 
-Colours are those of Okabe and Ito (2008), told apart with any colour vision; every agent also has
-a line style of its own, for print in grey. The same agent looks the same in every panel.
+The look of an agent is that of `cpsrl.pages.looks`, the same in every panel.
 """
 
+import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -17,19 +18,18 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from cpsrl import statistics
+from cpsrl.atomic import whole_file
 from cpsrl.experiments.progress import short
+from cpsrl.pages import COLOURS, DASHES, escaped, slots
+from cpsrl.reports.sweeps import Sweep
 from cpsrl.simulation import Runs
+from cpsrl.simulation.runs import against_words
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (6, 1.5)),
-    (0, (1.5, 1.2)),
-    (0, (6, 1.5, 1.2, 1.5)),
-    (0, (3, 1)),
-    (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)),
-)
 FORMATS = ("png", "pdf", "svg")
+OURS = re.compile(rf"(regret|final|gamma)(-\d\d+)?\.({'|'.join(FORMATS)})|report\.html")
+"""What the figures of a report, and the page that has them, are called."""
+Looks = Mapping[str, Mapping[str, Any]]
+"""Colour and line style by label, as `look` gives them."""
 
 _STYLE: Any = {
     "font.size": 9,
@@ -70,19 +70,30 @@ def panels(number: int, width: float = 5.2, height: float = 3.4) -> tuple[Figure
 def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the colour and line style of every label."""
     return {
-        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
-        for i, label in enumerate(labels)
+        label: {
+            "color": COLOURS[slot % len(COLOURS)],
+            "linestyle": (0, DASHES[slot % len(DASHES)] or None),
+        }
+        for label, slot in slots(labels).items()
     }
 
 
-def regret_curves(ax: Axes, runs: Runs, logarithmic: bool = False) -> None:
+def regret_curves(
+    ax: Axes,
+    runs: Runs,
+    logarithmic: bool = False,
+    looks: Looks | None = None,
+    of: Literal["regret", "resamples"] = "regret",
+) -> None:
     """Draw mean regret against steps for every agent, with 95% bands, labelled at the end.
 
-    With `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The
-    points where a mean is not positive are left out there.
+    `looks` gives the look of more agents than are here, `of` another curve than regret. With
+    `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The points
+    where a mean is not positive are left out there. The axes end where runs have been: the bands
+    of a few runs can be so wide that nothing else would be seen.
     """
-    looks = look(runs.agents)
-    bands = {a: statistics.mean_band(runs.select(agent=a).regret) for a in runs.agents}
+    looks, curves = looks or look(runs.agents), getattr(runs, of)
+    bands = {a: statistics.mean_band(getattr(runs.select(agent=a), of)) for a in runs.agents}
     floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
     ends = []
     for label, band in bands.items():
@@ -98,28 +109,30 @@ def regret_curves(ax: Axes, runs: Runs, logarithmic: bool = False) -> None:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(runs.times[0], runs.times[-1])
-        ax.set_ylim(floor, top)
+        ax.set_ylim(floor, max(min(top, 1.5 * float(curves.max())), 2 * floor))
         _growth_lines(ax)
     else:
         ax.set_xlim(0, runs.times[-1])
-        ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
+        (bottom, top), (least, most) = ax.get_ylim(), (curves.min(), curves.max())
+        beyond = 0.05 * max(float(most - min(least, 0)), 1e-300)
+        ax.set_ylim(min(0, max(bottom, least - beyond)), max(beyond, min(top, most + beyond)))
         ax.xaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel("step")
-    ax.set_ylabel("regret")
+    words = " ".join(["regret", against_words(runs.reference[0])]).strip()
+    ax.set_ylabel(words if of == "regret" else "resamplings")
     _label_ends(ax, float(runs.times[-1]), ends, looks)
 
 
-def final_regrets(ax: Axes, runs: Runs) -> None:
+def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
     """Draw the regret at the last step of every run, with median and quartiles, one row per agent.
 
     The scale is linear around zero, where good agents are, and logarithmic beyond.
     """
-    looks = look(runs.agents)
+    looks = looks or look(runs.agents)
     rng = np.random.default_rng(0)
     final = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
-    scale = max(1.0, min(float(np.median(np.abs(values))) for values in final.values()))
     for row, label in enumerate(runs.agents):
         values, colour = final[label], looks[label]["color"]
         jitter = row + rng.uniform(-0.22, 0.22, len(values))
@@ -133,42 +146,51 @@ def final_regrets(ax: Axes, runs: Runs) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
-    ax.set_xscale("symlog", linthresh=10 ** np.floor(np.log10(scale)))
+    ax.set_xscale("symlog", linthresh=knee(final.values()))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel(
         f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"
     )
 
 
-def regret_against_gamma(ax: Axes, runs: Runs, gammas: Mapping[str, float]) -> None:
-    """Draw mean final regret on one environment against gamma, spaced by 1 / (1 - gamma).
+def knee(finals: Iterable[Any]) -> float:
+    """Return up to where the scale of final regrets, (runs,) of every agent, is linear."""
+    scale = max(1.0, min(float(np.median(np.abs(values))) for values in finals))
+    return float(10 ** np.floor(np.log10(scale)))
 
-    `gammas` gives the gamma of the agents that have one, by label; the others are level lines.
+
+def regret_against(ax: Axes, sweep: Sweep, steps: int, looks: Looks) -> None:
+    """Draw mean final regret against a varied option; agents without the option are level lines.
+
+    A gamma is spaced by its horizon, 1 / (1 - gamma). A point has the colour of its agent; a line
+    that is one agent's, on several environments, has it too.
     """
-    means = {a: statistics.mean(runs.select(agent=a).regret[:, -1]) for a in runs.agents}
-    others = [label for label in means if label not in gammas]
-    looks = look(["", *others])
-    curve = looks.pop("")
-    points = sorted((gamma, label) for label, gamma in gammas.items() if label in means)
-    if not points:
-        raise ValueError(f"no agent here has a gamma: {', '.join(means)}")
-    horizon = [1 / (1 - gamma) for gamma, _ in points]
-    drawn = [means[label] for _, label in points]
-    ax.plot(horizon, [m.value for m in drawn], marker="o", markersize=4, zorder=3, **curve)
-    floor, top = _range(means.values())
-    lows, highs = [max(m.low, floor) for m in drawn], [max(m.high, floor) for m in drawn]
-    ax.fill_between(horizon, lows, highs, color=curve["color"], alpha=0.18, linewidth=0)
-    for label, line in looks.items():
-        ax.axhline(means[label].value, linewidth=1.2, zorder=2, **line)
-    ax.set_xscale("log")
+    every = [point[2] for points in sweep.lines.values() for point in points]
+    floor, top = _range([*every, *sweep.levels.values()])
+    ends = [(label, level.value) for label, level in sweep.levels.items() if level.value > 0]
+    own = set(looks) & set(sweep.lines)
+    for name, points in sweep.lines.items():
+        at, means = [sweep.place(value) for value, _, _ in points], [mean for *_, mean in points]
+        line = looks[name] if name in own else {"color": "#444444", "linestyle": "-"}
+        ax.plot(at, [mean.value for mean in means], zorder=3, **line)
+        lows, highs = [max(m.low, floor) for m in means], [max(m.high, floor) for m in means]
+        ax.fill_between(at, lows, highs, color=line["color"], alpha=0.18, linewidth=0)
+        for x, (_, label, mean) in zip(at, points, strict=True):
+            colour = looks.get(label, line)["color"]
+            ax.plot(x, mean.value, "o", markersize=5, color=colour, zorder=4)
+        if name in own and means[-1].value > 0:
+            ends.append((name, means[-1].value))
+    for label, level in sweep.levels.items():
+        ax.axhline(level.value, linewidth=1.2, zorder=2, **looks[label])
+    ax.set_xscale("log" if sweep.logarithmic else "linear")
     ax.set_yscale("log")
     ax.set_ylim(floor, top)
-    ax.set_xticks(horizon, [f"{gamma:g}".lstrip("0") for gamma, _ in points], rotation=60)
+    marks = [f"{value:g}".removeprefix("0" if value else "") for value in sweep.values]
+    ax.set_xticks(list(map(sweep.place, sweep.values)), marks, rotation=60)
     ax.minorticks_off()
-    ax.set_xlabel("gamma")
-    ax.set_ylabel(f"regret after {int(runs.times[-1]):,} steps")
-    ends = [(label, means[label].value) for label in others if means[label].value > 0]
-    _label_ends(ax, horizon[-1], ends, looks)
+    ax.set_xlabel(sweep.option)
+    ax.set_ylabel(f"regret after {steps:,} steps")
+    _label_ends(ax, sweep.place(sweep.values[-1]), ends, looks)
 
 
 def save(
@@ -191,13 +213,49 @@ def save(
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = {ending: stem.with_suffix(f".{ending}") for ending in formats}
     for ending, path in paths.items():
-        figure.savefig(path, metadata=metadata[ending])
+        with whole_file(path) as file:
+            figure.savefig(file, format=ending, metadata=metadata[ending])
     return list(paths.values())
 
 
-def _label_ends(
-    ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Mapping[str, Mapping[str, Any]]
-) -> None:
+def inline(figure: Figure, name: str, label: str) -> str:
+    """Return `figure` as an SVG element for a page, which has its colours, as variables.
+
+    `name` begins its identifiers, which must differ from those of other figures on the page;
+    `label` says what it shows. Places are rounded to a tenth of a point.
+    """
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    for pattern in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"font-family: [^;\"]*;? ?"):
+        text = re.sub(pattern, "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r'((?<= )id="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d\d+", r"\1", tag[0]), text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour.lower(), f"var({variable})")
+    text = re.sub(r"\s*\n\s*", " ", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escaped(label)}"', 1)
+
+
+_VARIABLES = {colour: f"--c{i}" for i, colour in enumerate(COLOURS)} | {
+    "#444444": "--soft",
+    "#888888": "--soft",
+    "#bbbbbb": "--line",
+    "#e4e4e4": "--grid",
+    "#ffffff": "--paper",
+}
+
+
+def remove_older(folder: Path, paths: Sequence[Path]) -> None:
+    """Remove the figures of a report in `folder` that are not among `paths`, and nothing else."""
+    for path in set(folder.iterdir()) - set(paths):
+        if OURS.fullmatch(path.name) and b"cpsrl" in path.read_bytes():
+            path.unlink()
+
+
+def _label_ends(ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Looks) -> None:
     """Write every label to the right of the axes, at its curve's height or as near as it can be."""
     ax.autoscale_view()
     to_axes = ax.transData + ax.transAxes.inverted()
@@ -246,7 +304,7 @@ def _growth_lines(ax: Axes) -> None:
     """Draw the slopes of linear and of square-root growth behind the curves of a log-log plot."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     x = np.array([left, right])
-    for power, name in ((1.0, "t"), (0.5, r"$\sqrt{t}$")):
+    for power, name in ((1.0, "t"), (0.5, "√t")):
         y = top * (x / right) ** power
         ax.plot(x, y, color="#bbbbbb", linewidth=0.8, zorder=1)
         start = np.exp(np.log(right) + (np.log(bottom) - np.log(top)) / power)

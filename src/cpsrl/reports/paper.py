@@ -6,6 +6,11 @@ resampling "achieves sublinear regret", while "the vanilla DQN agent incurs line
 paper gives no numbers and no criteria. The ones below are ours, chosen with such runs at hand:
 "on par" means close on the scale of the paper's figure, which DS-PSRL sets, and does not mean that
 no difference can be told. Every finding therefore says what it was taken to mean, and the numbers.
+
+A criterion is a bound on a mean over runs. It held, or did not, where the whole interval of that
+mean lies on one side of the bound; else the runs don't tell. Criteria that compare agents are
+written as differences, which mean something however near to zero a regret is: "more than twice as
+much" is x - 2 y > 0.
 """
 
 import itertools
@@ -21,7 +26,7 @@ from cpsrl.simulation import Runs
 ON_PAR = 0.1
 """On par: the distance to TSDE is at most this share of the distance to DS-PSRL."""
 MARGIN = 2.0
-"""A large margin: the ratio of the mean regrets exceeds this, with its whole interval."""
+"""A large margin: more than this many times the regret."""
 SUBLINEAR_SLOPE = 0.03
 """Sublinear: mean regret per step of the last tenth below this share of a reward of 1 ..."""
 FOUND = 0.9
@@ -36,11 +41,11 @@ class Finding:
 
     statement: str
     held: bool | None
-    """None while runs that would decide it are missing."""
+    """None while the runs don't tell: some are missing, or an interval has its bound inside."""
     numbers: str
 
     def __str__(self) -> str:
-        word = {True: "HELD", False: "DID NOT HOLD", None: "NOT DECIDED YET"}[self.held]
+        word = {True: "HELD", False: "DID NOT HOLD", None: "UNDECIDED"}[self.held]
         return f"{word}: {self.statement}. {self.numbers}"
 
 
@@ -62,54 +67,59 @@ def findings(experiment: Experiment, runs: Runs) -> list[Finding]:
     return found
 
 
-def _on_par(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> tuple[bool, str]:
+Judgement = tuple[bool | None, str]
+
+
+def _on_par(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> Judgement:
     ours, theirs, doubling = (_final(runs, label) for label in (psrl, tsde, ds_psrl))
-    gap = statistics.paired_difference(ours, theirs)
-    distance = statistics.paired_difference(doubling, ours)
+    gap, distance = statistics.mean(ours - theirs), statistics.mean(doubling - ours)
+    allowed = ON_PAR * (doubling - ours)
     possible = float(runs.gain[0] * runs.times[-1])
-    share = gap.value / distance.value if distance.value > 0 else np.inf
-    times = statistics.ratio_of_means(ours, theirs)
-    return abs(share) <= ON_PAR, (
-        f"Mean regret {ours.mean():,.0f} against {theirs.mean():,.0f}, {_interval(times, 1)} times "
-        f"as much: a difference of {_interval(gap)}, which is {gap.value / possible:.2%} of the "
-        f"optimal reward {possible:,.0f} and {share:.1%} of the distance to DS-PSRL (on par: at "
-        f"most {ON_PAR:.0%})."
+    share = f", {gap.value / distance.value:.1%} of it" if distance.low > 0 else ""
+    held = _all(_below(ours - theirs - allowed, 0), _below(theirs - ours - allowed, 0))
+    return held, (
+        f"Mean regret {ours.mean():,.0f} against {theirs.mean():,.0f}{_times(ours, theirs)}. The "
+        f"distance to DS-PSRL is {_interval(distance)}, the difference {_interval(gap)}{share} (on "
+        f"par: at most {ON_PAR:.0%}) and {gap.value / possible:.2%} of the optimal reward "
+        f"{possible:,.0f}."
     )
 
 
-def _outperforms(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> tuple[bool, str]:
+def _outperforms(runs: Runs, psrl: str, tsde: str, ds_psrl: str) -> Judgement:
     ours, doubling = _final(runs, psrl), _final(runs, ds_psrl)
-    ratio = statistics.ratio_of_means(doubling, ours)
-    return ratio.low > MARGIN, (
-        f"Mean regret {ours.mean():,.0f} against {doubling.mean():,.0f}: DS-PSRL has "
-        f"{_interval(ratio, 1)} times as much (a large margin: more than {MARGIN:g} times, with "
-        "the whole interval)."
+    return _below(MARGIN * ours - doubling, 0), (
+        f"Mean regret {ours.mean():,.0f} against {doubling.mean():,.0f} for DS-PSRL"
+        f"{_times(doubling, ours)}; less {MARGIN:g} times ours that is "
+        f"{_interval(statistics.mean(doubling - MARGIN * ours))} (a large margin: above 0)."
     )
 
 
-def _sublinear(runs: Runs, label: str) -> tuple[bool, str]:
+def _sublinear(runs: Runs, label: str) -> Judgement:
     one = runs.select(agent=label)
     slopes = statistics.last_tenth(one.times, one.regret)
-    slope = statistics.mean(slopes)
-    found = float((slopes < one.gain / 4).mean())
-    return slope.value < SUBLINEAR_SLOPE and found >= FOUND, (
-        f"Regret per step over the last tenth {_interval(slope, 4)}; {found:.0%} of the runs lose "
-        f"less than a quarter of the optimal gain there (sublinear: below {SUBLINEAR_SLOPE:g}, and "
-        f"at least {FOUND:.0%})."
+    found = int((slopes < one.gain / 4).sum())
+    enough: bool | None = found >= FOUND * len(slopes)
+    if not enough and statistics.upper_probability(found, len(slopes)) >= FOUND:
+        enough = None
+    return _all(_below(slopes, SUBLINEAR_SLOPE), enough), (
+        f"Regret per step over the last tenth {_interval(statistics.mean(slopes), 4)}; "
+        f"{found} of {len(slopes)} runs lose less than a quarter of the optimal gain there "
+        f"(sublinear: below {SUBLINEAR_SLOPE:g}, and at least {FOUND:.0%})."
     )
 
 
-def _linear(runs: Runs, label: str) -> tuple[bool, str]:
+def _linear(runs: Runs, label: str) -> Judgement:
     one = runs.select(agent=label)
-    last = statistics.mean(statistics.last_tenth(one.times, one.regret))
-    since = statistics.mean(statistics.slope(one.times, one.regret, 0.1))
-    return min(last.value, since.value) > LINEAR_SLOPE, (
-        f"Regret per step {_interval(since, 4)} from a tenth of the steps on and "
-        f"{_interval(last, 4)} over the last tenth (linear: both above {LINEAR_SLOPE:g})."
+    last = statistics.last_tenth(one.times, one.regret)
+    since = statistics.slope(one.times, one.regret, 0.1)
+    return _all(_below(-last, -LINEAR_SLOPE), _below(-since, -LINEAR_SLOPE)), (
+        f"Regret per step {_interval(statistics.mean(since), 4)} from a tenth of the steps on and "
+        f"{_interval(statistics.mean(last), 4)} over the last tenth (linear: both above "
+        f"{LINEAR_SLOPE:g})."
     )
 
 
-CLAIMS: dict[tuple[str, ...], dict[str, Callable[..., tuple[bool, str]]]] = {
+CLAIMS: dict[tuple[str, ...], dict[str, Callable[..., Judgement]]] = {
     ("continuing-psrl", "tsde", "ds-psrl"): {
         "is on par with TSDE": _on_par,
         "outperforms DS-PSRL by a large margin": _outperforms,
@@ -134,5 +144,24 @@ def _final(runs: Runs, label: str) -> statistics.Floats:
     return np.asarray(runs.select(agent=label).regret[:, -1])
 
 
+def _below(values: statistics.Floats, bound: float) -> bool | None:
+    """Return whether the mean of `values` (runs,) is below `bound`; None if they don't tell."""
+    mean = statistics.mean(values)
+    return True if mean.high < bound else False if mean.low > bound else None
+
+
+def _all(*held: bool | None) -> bool | None:
+    return False if False in held else None if None in held else True
+
+
+def _times(first: statistics.Floats, second: statistics.Floats) -> str:
+    """Return how many times the second the first is; empty where the second is not far from 0."""
+    ratio, below = statistics.ratio_of_means(first, second), statistics.mean(second)
+    away = below.low > below.value / 4 and np.isfinite([ratio.low, ratio.high]).all()
+    return f", {_interval(ratio, 1)} times as much" if away else ""
+
+
 def _interval(value: statistics.Interval, digits: int = 0) -> str:
+    if not np.isfinite([value.low, value.high]).all():
+        return f"{value.value:,.{digits}f} (no interval)"
     return f"{value.value:,.{digits}f} [{value.low:,.{digits}f}, {value.high:,.{digits}f}]"

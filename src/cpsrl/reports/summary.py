@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpsrl import statistics
+from cpsrl.environments.pure import EXACT
 from cpsrl.simulation import Runs
+from cpsrl.simulation.runs import against_words
 from cpsrl.statistics import Interval
 
 
@@ -26,17 +28,22 @@ class Row:
     """Regret per step over the last tenth of the steps."""
     linear: float
     """Share of the runs whose regret is still linear."""
+    reference: str = EXACT
+    """What regret is counted against (see `cpsrl.environments.pure`)."""
 
 
-def summary(runs: Runs) -> list[Row]:
-    """Return a row for every agent on every environment of `runs`."""
+def summary(runs: Runs, lowest: Mapping[str, float] | None = None) -> list[Row]:
+    """Return a row for every agent on every environment of `runs`.
+
+    `lowest` gives the low end of the range of rewards by environment, where it is not 0.
+    """
     if not len(runs.times):
         raise ValueError("no recorded step has been reached by every run yet")
     rows = []
     for environment in runs.environments:
         for agent in runs.select(environment=environment).agents:
             one = runs.select(environment=environment, agent=agent)
-            final = one.regret[:, -1]
+            final, gain = one.regret[:, -1], one.gain - (lowest or {}).get(environment, 0.0)
             rows.append(
                 Row(
                     environment=environment,
@@ -47,26 +54,11 @@ def summary(runs: Runs) -> list[Row]:
                     median=float(np.median(final)),
                     exponent=statistics.growth_exponent(one.times, one.regret),
                     last_tenth=statistics.mean(statistics.last_tenth(one.times, one.regret)),
-                    linear=float(statistics.still_linear(one.times, one.regret, one.gain).mean()),
+                    linear=float(statistics.still_linear(one.times, one.regret, gain).mean()),
+                    reference=one.reference[0],
                 )
             )
     return rows
-
-
-def comparisons(runs: Runs) -> dict[str, list[statistics.Comparison]]:
-    """Return all pairs of agents by environment, where the agents have the same runs."""
-    found = {}
-    for environment in runs.environments:
-        here = runs.select(environment=environment)
-        finals = {}
-        for agent in here.agents:
-            one = here.select(agent=agent)
-            finals[agent] = dict(zip(one.seeds.tolist(), one.regret[:, -1].tolist(), strict=True))
-        if len({frozenset(final) for final in finals.values()}) == 1 and len(finals) > 1:
-            seeds = sorted(next(iter(finals.values())))
-            values = {agent: [final[s] for s in seeds] for agent, final in finals.items()}
-            found[environment] = statistics.comparisons(values)
-    return found
 
 
 def caution(rows: Sequence[Row]) -> str:
@@ -85,8 +77,13 @@ SIGNIFICANT = 0.05
 
 
 def title(rows: Sequence[Row]) -> str:
-    """Return how many runs of how many steps the rows of one environment are about."""
-    return f"{counted([row.runs for row in rows])} runs of {rows[0].steps:,} steps"
+    """Return how many runs of how many steps the rows of one environment are about.
+
+    And what regret is counted against, where that is not the optimal gain.
+    """
+    runs, against = counted([row.runs for row in rows]), against_words(rows[0].reference)
+    about = f"{runs} run{'s' * (runs != '1')} of {rows[0].steps:,} steps"
+    return f"{about}; regret {against}" if against else about
 
 
 def counted(runs: Collection[int]) -> str:
@@ -98,6 +95,11 @@ def counted(runs: Collection[int]) -> str:
 HEADINGS = ("agent", "regret", "95% interval", "median", "growth", "last tenth", "linear")
 
 
+def amount(regret: float) -> str:
+    """Return a regret as text: whole, or where it is small with two digits."""
+    return f"{regret:,.0f}" if regret == 0 or abs(regret) >= 10 else f"{regret:.2g}"
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row as text, in the order of `HEADINGS`."""
     growth = "-"
@@ -106,9 +108,9 @@ def cells(row: Row) -> tuple[str, ...]:
     known = np.isfinite([row.regret.low, row.regret.high]).all()
     return (
         row.agent,
-        f"{row.regret.value:,.0f}",
-        f"[{row.regret.low:,.0f}, {row.regret.high:,.0f}]" if known else "-",
-        f"{row.median:,.0f}",
+        amount(row.regret.value),
+        f"[{amount(row.regret.low)}, {amount(row.regret.high)}]" if known else "-",
+        amount(row.median),
         growth,
         f"{row.last_tenth.value:.4f}",
         f"{row.linear:.0%}",
@@ -154,6 +156,6 @@ LEGEND = (
     "Regret: mean over runs of steps times the optimal gain less the reward received, with its "
     "interval (studentised bootstrap). Growth: exponent b of mean regret ~ t^b over the last "
     "decade of steps (1 is linear). Last tenth: regret per step over the last tenth of the steps. "
-    "Linear: share of runs that lose more than 5% of the optimal gain at every step, over the last "
-    "tenth as well as from a tenth of the steps on."
+    "Linear: share of runs that lose more than 5% of the optimal gain (above the lowest reward) at "
+    "every step, over the last tenth as well as from a tenth of the steps on."
 )

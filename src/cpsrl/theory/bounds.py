@@ -60,7 +60,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpsrl.checks import checked_gamma, checked_whole
+from cpsrl.checks import LARGEST, checked_floats, checked_gamma, checked_number, checked_whole
 from cpsrl.registry import unknown
 from cpsrl.resampling import Bernoulli
 from cpsrl.types import Floats
@@ -205,7 +205,7 @@ def horizon_gamma(n_states: int, n_actions: int, steps: int) -> float:
 
 def expected_pseudo_episodes(steps: int, gamma: float) -> float:
     """Return E[K] = 1 + (T - 1)(1 - gamma), exactly: one at t = 1, and a coin at every other t."""
-    return 1 + (checked_whole("steps", steps, 1) - 1) * (1 - checked_gamma(gamma))
+    return 1 + (checked_whole("steps", steps, 1, LARGEST) - 1) * (1 - checked_gamma(gamma))
 
 
 def high_probability_length(steps: int, gamma: float) -> int:
@@ -215,7 +215,7 @@ def high_probability_length(steps: int, gamma: float) -> int:
     is longer is gamma^m <= exp(-(1 - gamma) m) <= (1 - gamma) / (2 T).
     """
     horizon = 1 / (1 - checked_gamma(gamma))
-    return math.ceil(horizon * math.log(2 * checked_whole("steps", steps, 1) * horizon))
+    return math.ceil(horizon * math.log(2 * checked_whole("steps", steps, 1, LARGEST) * horizon))
 
 
 def confidence_width(
@@ -226,8 +226,8 @@ def confidence_width(
     `visits` are N_{t_k}(s, a) before t_k = `step`, an array of any shape.
     """
     S, A, T = _sizes(n_states, n_actions, steps)
-    log = math.log(2 * S * A * T * checked_whole("step", step, 1))
-    return np.sqrt(14 * S * log / np.maximum(np.asarray(visits, np.float64), 1.0))
+    log = math.log(2 * S * A * T * checked_whole("step", step, 1, LARGEST))
+    return np.sqrt(14 * S * log / np.maximum(checked_floats("visits", visits), 1.0))
 
 
 def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps: int) -> Floats:
@@ -236,7 +236,7 @@ def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps
     The MDP with these `transitions` is in the confidence set M_k if no ratio is above 1; `counts`
     say how often each was seen before t_k = `step`, both `(S, A, S)`.
     """
-    seen = np.asarray(counts, np.float64)
+    seen = checked_floats("counts", counts, 3)
     visits = seen.sum(axis=2)
     empirical = seen / np.maximum(visits, 1.0)[:, :, None]
     deviation = np.abs(empirical - np.asarray(transitions)).sum(axis=2)
@@ -246,14 +246,14 @@ def confidence_ratio(counts: ArrayLike, transitions: ArrayLike, step: int, steps
 
 def _sizes(n_states: int, n_actions: int, steps: int) -> tuple[int, int, int]:
     S, A = checked_whole("n_states", n_states, 1), checked_whole("n_actions", n_actions, 1)
-    return S, A, checked_whole("steps", steps, 1)
+    return S, A, checked_whole("steps", steps, 1, LARGEST)
 
 
 def _lengths(tau: float | None, span: float | None, version: str) -> tuple[float, float]:
     """Return bounds on tau_* and on the span, each from the other where it is not given."""
     for name, value in (("tau", tau), ("span", span)):
-        if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
+        if value is not None:
+            checked_number(name, value, 0.0)
     if tau is None and span is None:
         raise ValueError("give tau or span: a bound for every MDP that the prior allows")
     if tau is None:

@@ -12,7 +12,6 @@ completed: steps go on to T' >= T, the step before the first resampling after T.
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from cpsrl.simulation.run import Run
 from cpsrl.sizes import Sizes
 from cpsrl.theory.regret import given_away
 from cpsrl.types import Floats, Ints
+from cpsrl.waiting import Threads
 
 LOOK_AHEAD = 1024
 """How far to look for the end of the last pseudo-episode at a time."""
@@ -195,8 +195,12 @@ def runs_from_prior(
         progress(steps)
         return row
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        columns = [np.array(c) for c in zip(*pool.map(one, range(runs)), strict=True)]
+    threads = Threads(os.cpu_count() or 1)
+    try:
+        rows = [threads.submit(one, run) for run in range(runs)]
+        columns = [np.array(c) for c in zip(*(row.result() for row in rows), strict=True)]
+    finally:
+        threads.close()
     return PriorRuns(times, *columns)
 
 

@@ -41,6 +41,7 @@ CLAIMS: dict[str, Claim] = {
         theorems.constant_gamma,
     )
 }
+"""Every claim that `cpsrl verify` checks, by name."""
 
 
 def verify(

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-import scipy.stats
+import scipy
 from numpy.typing import NDArray
 
 from cpsrl.environments import environment

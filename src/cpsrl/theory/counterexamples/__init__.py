@@ -38,6 +38,7 @@ from cpsrl.mdp import TabularMDP
 from cpsrl.registry import unknown
 
 COUNTEREXAMPLES = ("dive", "wait", "steep", "idle")
+"""Their names."""
 
 
 def path(name: str) -> str:
