@@ -1,0 +1,90 @@
+"""A server to be killed, and clients that send requests twice, late, and until it answers."""
+
+import http.client
+import json
+import threading
+import time
+
+import numpy as np
+
+import cpsrl
+from cpsrl.live import service
+
+SPEC, SIZES = cpsrl.ContinuingPSRL(0.95), cpsrl.Sizes(6, 2)
+
+
+def serve(path, port):
+    """Serve the agent at `path` for as long as the process lives."""
+    with cpsrl.open(path, SPEC, SIZES, seed=4, journal="keep", snapshot_every=200) as agent:
+        service.serve(agent, port=port)
+
+
+def send(port, place, body):
+    """Send a request until it is answered; return the status and the answer."""
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", f"/{place}", json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError):
+            time.sleep(0.005)
+        finally:
+            connection.close()
+
+
+class Client(threading.Thread):
+    """Decides and tells; `acknowledged` are its requests and their answers."""
+
+    def __init__(self, number, port, decisions, late):
+        super().__init__()
+        self.number, self.port, self.decisions, self.late = number, port, decisions, late
+        self.acknowledged, self.wrong = [], []
+
+    def run(self):
+        rng, state, waiting = np.random.default_rng(self.number), self.number % 6, []
+        for i in range(self.decisions):
+            id = f"{self.number}-{i}"
+            action = self.sent(rng, "decide", {"id": id, "state": state})["action"]
+            after = min(state + 1, 5) if rng.random() < 0.3 + 0.4 * action else 0
+            outcome = {"id": id, "reward": float(rng.random()), "next_state": after}
+            if rng.random() < 0.1:
+                waiting.append((i + self.late, outcome))
+            else:
+                self.sent(rng, "outcome", outcome)
+            while waiting and waiting[0][0] <= i:
+                self.sent(rng, "outcome", waiting.pop(0)[1])
+            state = after
+        for _, outcome in waiting:
+            self.sent(rng, "outcome", outcome)
+
+    def sent(self, rng, place, body):
+        status, answer = send(self.port, place, body)
+        if rng.random() < 0.2 and send(self.port, place, body) != (status, answer):
+            self.wrong.append((place, body, answer))
+        if status != 200:
+            self.wrong.append((place, body, answer))
+        self.acknowledged.append((place, body, answer))
+        return answer
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def wait_for(port):
+    """Wait until a server answers."""
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/health")
+            return connection.getresponse().status
+        except OSError:
+            time.sleep(0.01)
+        finally:
+            connection.close()
