@@ -65,6 +65,14 @@ def test_the_gain_in_the_docstring_is_right(own):
     assert gain == pytest.approx((1 - 3 * wear) / (1 + wear))
 
 
+def test_a_plain_object_runs_stops_and_goes_on(own):
+    lamp, coin = cpsrl.environment("lamp"), own["Coin"]()
+    whole, half = cpsrl.simulate(coin, lamp, 100, 3), cpsrl.simulate(coin, lamp, 40, 3)
+    rest = cpsrl.simulate(coin, lamp, 60, 3, resume=half.state)
+    assert np.array_equal(whole.regret[:, -1], rest.regret[:, -1])
+    assert len(set(whole.regret[:, -1])) > 1
+
+
 def test_own_parts_run_stop_and_go_on_in_an_experiment(own, tmp_path):
     experiment = cpsrl.Experiment.from_toml(SPEC)
     cpsrl.run_experiment(experiment, tmp_path / "whole")

@@ -1,6 +1,7 @@
 """Lower floors never import upper ones, and heavy libraries wait until they are used."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -16,22 +17,26 @@ FLOORS = [
         "_compile",
         "atomic",
         "checks",
+        "pages",
+        "plugins",
         "registry",
         "seeding",
         "sizes",
         "statistics",
+        "trees",
         "types",
         "variates",
+        "waiting",
     },
     {"mdp"},
     {"environments", "planning"},
     {"beliefs", "objectives", "resampling"},
     {"agents", "registration"},
-    {"simulation"},
+    {"gym", "simulation"},
     {"networks"},
-    {"experiments", "theory"},
-    {"reports"},
-    {"cli", "__init__"},
+    {"experiments", "live", "theory"},
+    {"reports", "watching"},
+    {"cli", "__init__", "__main__"},
 ]
 FLOOR = {part: number for number, parts in enumerate(FLOORS) for part in parts}
 SOURCES = Path(cpsrl.__file__).parent
@@ -65,12 +70,46 @@ def test_a_module_imports_only_from_its_floor_and_below(module):
         assert FLOOR[part] <= FLOOR[part_of(module)], f"{module}:{line} imports {part}"
 
 
-def test_importing_the_package_imports_no_heavy_library():
-    program = "import cpsrl, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert not {"jax", "ray", "matplotlib", "polars", "pandas"} & set(done.stdout.split())
+HEAVY = {"jax", "ray", "matplotlib", "polars", "pandas", "pyarrow", "scipy.sparse", "scipy.stats"}
+HEAVY |= {"gymnasium", "PIL"}
+HELP = "import cpsrl.cli.main as cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass"
+
+
+@pytest.mark.parametrize(
+    ("program", "unwanted"),
+    [
+        ("from cpsrl import *; environment('riverswim')", HEAVY),
+        ("import cpsrl", {"numpy", "numba"}),
+        (HELP, {"numpy", "numba"}),
+    ],
+    ids=["use", "import", "help"],
+)
+def test_heavy_libraries_are_imported_where_they_are_used_alone(program, unwanted):
+    loaded = run(f"{program}\nimport sys; print(*sys.modules)").splitlines()[-1]
+    assert not unwanted & set(loaded.split())
+
+
+def test_every_public_name_is_found_where_the_type_checker_finds_it():
+    tree = ast.parse((SOURCES / "__init__.py").read_text())
+    (typed,) = (node.body for node in tree.body if isinstance(node, ast.If) and len(node.body) > 5)
+    imports = [node for node in typed if isinstance(node, ast.ImportFrom)]
+    names = {alias.name: node.module for node in imports for alias in node.names}
+    assert sorted(names) == sorted(cpsrl.__all__)
+    for name, module in names.items():
+        assert getattr(cpsrl, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        cpsrl.simulat  # noqa: B018
+    assert run("import cpsrl; print(cpsrl.planning.span([1, 3]))") == "2.0\n"
+
+
+def test_a_registry_knows_the_names_that_upper_floors_enter():
+    names = run("from cpsrl.agents import AGENTS; print(*AGENTS.names())").split()
+    assert {"tsde", "dqn"} <= set(names)
+
+
+def run(program):
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_floors_left_out_of_the_kernels_hash_hold_no_kernel():

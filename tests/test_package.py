@@ -31,7 +31,8 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_every_source_and_the_licence(wheel):
     files = set(zipfile.ZipFile(wheel).namelist())
-    for path in (ROOT / "src").rglob("*.py"):
+    sources = (path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".css", ".js"))
+    for path in sources:
         assert path.relative_to(ROOT / "src").as_posix() in files
     assert "cpsrl/py.typed" in files
     assert any(name.endswith("/licenses/LICENSE") for name in files)

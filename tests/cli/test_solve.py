@@ -42,7 +42,8 @@ def test_a_file_with_labels(capsys, tmp_path):
     # One cycle pays -.5 and then 1 for 1/.3 steps on average.
     assert code == 0
     assert f"{(-0.5 + 1 / 0.3) / (1 + 1 / 0.3):.8g}"[:8] in out
-    assert "start wait" in out
+    table = [line.split() for line in out.splitlines()[-2:]]
+    assert [line[:2] for line in table] == [["idle", "start"], ["busy", "wait"]]
 
 
 def test_gains_that_differ_by_state_are_all_given(capsys, tmp_path):
@@ -62,6 +63,8 @@ def test_gains_that_differ_by_state_are_all_given(capsys, tmp_path):
         (["rivrswim"], "did you mean 'riverswim'"),
         (["riverswim", "--variant", "tsd"], "did you mean 'tsde'"),
         (["missing.csv"], "missing.csv"),
+        (["pendulum"], "pendulum is not a table"),
+        (["changing"], "a world that changes"),
         (["riverswim", "--gamma", "1.5"], "gamma must be a number in [0, 1)"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -32,7 +33,8 @@ def made(name):
 def problems(spec):
     """A small chain, a model with noisy rewards, and one that is large enough to be sparse.
 
-    Each with a number of steps, which is smaller for networks.
+    And one where some actions are not available and rewards depend on the transition. Each with a
+    number of steps, which is smaller for networks.
     """
     noisy = cpsrl.TabularMDP(
         np.random.default_rng(0).dirichlet(np.ones(7), (7, 3)),
@@ -44,7 +46,20 @@ def problems(spec):
     )
     large = cpsrl.environment("gridworld", rows=12, columns=12, features="one-hot")
     most = 60 if spec.packages else 600
-    return [(mdp, min(steps, most)) for mdp, steps in ((river(), 600), (noisy, 300), (large, 25))]
+    every = ((river(), 600), (noisy, 300), (large, 25), (masked(), 300))
+    return [(mdp, min(steps, most)) for mdp, steps in every]
+
+
+def masked():
+    """A model in which an action that is not available would be the best, if it were."""
+    rng = np.random.default_rng(3)
+    P, r = rng.dirichlet(np.full(7, 0.3), (7, 3)), 0.5 * rng.random((7, 3, 7))
+    available = np.array(
+        [[1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 0, 0]]
+    )
+    r[available == 0] += 0.5
+    P[available == 0] = 0
+    return cpsrl.TabularMDP(P, r, available=available, features=np.eye(7), name="masked")
 
 
 def river():
@@ -58,6 +73,8 @@ def equal(a, b, rounding=False):
     """
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key], rounding) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(partial(equal, rounding=rounding), a, b))
     if isinstance(a, np.ndarray):
         near = rounding and a.dtype == np.float32
         same = np.allclose(a, b, rtol=1e-4, atol=2e-5) if near else np.array_equal(a, b)
@@ -132,6 +149,43 @@ def test_act_answers_the_same_until_time_moves_on(name):
 
 
 @every
+def test_to_decide_and_to_learn_at_once_is_to_act_and_to_observe(name):
+    mdp, spec = river(), made(name)
+    agents, world = [cpsrl.start(spec, mdp, seed=2) for _ in range(2)], mdp.simulator(seed=2)
+    for _ in range(80):
+        state = world.state
+        action = agents[0].act(state)
+        assert agents[1].decide(state) == action
+        reward, next_state = world.step(action)
+        agents[0].observe(state, action, reward, next_state)
+        agents[1].learn(state, action, reward, next_state)
+    assert agents[0].act(world.state) == agents[1].act(world.state)
+    assert equal(agents[0].state(), agents[1].state())
+
+
+@every
+def test_outcomes_that_come_late_are_learnt_from_in_their_order(name):
+    """Whatever was decided in between, what is learnt is what has come."""
+    spec, rng = made(name), np.random.default_rng(1)
+    agent, waiting = cpsrl.start(spec, river(), seed=2), []
+    for _ in range(60):
+        state = int(rng.integers(6))
+        waiting.append((state, agent.decide(state)))
+        while waiting and rng.random() < 0.5:
+            state, action = waiting.pop(int(rng.integers(len(waiting))))
+            before = agent.streams.state()["rule"]
+            agent.learn(state, action, 0.5, int(rng.integers(6)))
+            assert agent.streams.state()["rule"] == before
+    saved, new = agent.state(), cpsrl.start(spec, river(), seed=9)
+    new.restore(saved)
+    for state, action in waiting:
+        assert new.decide(state) == agent.decide(state)
+        for one in (new, agent):
+            one.learn(state, action, 0.25, 0)
+    assert equal(new.state(), agent.state())
+
+
+@every
 def test_wrong_input_raises_and_changes_nothing(name):
     agent = cpsrl.start(made(name), river())
     agent.observe(0, 1, 0.5, 1)
@@ -188,3 +242,27 @@ def test_runs_where_only_the_sizes_are_known(name):
         action = agent.act(seen[t % 6])
         assert action in (0, 1)
         agent.observe(seen[t % 6], action, 0.5, seen[(t + 1) % 6])
+
+
+@every
+def test_no_unavailable_action_is_ever_taken(name):
+    spec, mdp = made(name), masked()
+    runs = simulate(spec, mdp, 300 if spec.packages else 10_000, [0], trajectory=True)
+    states, actions = runs.trajectory[0]["states"], runs.trajectory[0]["actions"]
+    assert mdp.available[states[:-1], actions].all()
+    agent = cpsrl.start(spec, mdp)
+    for t in range(60):
+        for state in range(7):  # at one and the same step
+            assert mdp.available[state, agent.act(state)]
+        action = agent.act(t % 7)
+        agent.observe(t % 7, action, 0.2, int(np.argmax(mdp.dense[t % 7, action])))
+
+
+@every
+def test_an_unavailable_action_cannot_be_observed(name):
+    agent = cpsrl.start(made(name), masked())
+    agent.act(0)
+    before = agent.state()
+    with pytest.raises(ValueError, match="action 2 is not available in state 0"):
+        agent.observe(0, 2, 0.5, 1)
+    assert equal(agent.state(), before)

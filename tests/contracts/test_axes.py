@@ -18,16 +18,6 @@ from cpsrl.simulation import readable, simulate
 from cpsrl.simulation.recording import Recorder
 from cpsrl.simulation.run import Run
 
-OPTIONS = {
-    "bernoulli": {"schedule": "doubling"},
-    "fixed-length": {"length": 37},
-    "truncated": {"span": 2.0},
-}
-"""Where the defaults would exercise less."""
-
-EVERY = list(product(BELIEFS.names(), RULES.names(), OBJECTIVES.names()))
-every = pytest.mark.parametrize(("belief", "rule", "objective"), EVERY)
-
 NOISY = cpsrl.TabularMDP(
     np.random.default_rng(0).dirichlet(np.ones(4), (4, 2)),
     np.random.default_rng(1).random((4, 2)),
@@ -35,6 +25,26 @@ NOISY = cpsrl.TabularMDP(
     initial=np.full(4, 1 / 4),
     name="noisy",
 )
+
+
+def blurred(share):
+    """Return the model of which a share of the steps ends anywhere."""
+    return (1 - share) * NOISY.dense + share / 4, NOISY.rewards
+
+
+OPTIONS = {
+    "bernoulli": {"schedule": "doubling"},
+    "fixed-length": {"length": 37},
+    "truncated": {"span": 2.0},
+    "forgetting": {"half_life": 300.0},
+    "parametric": {"family": blurred, "prior": {"share": ("uniform", 0.0, 0.9)}, "points": 50},
+    "tied": {"outcomes": np.tile(np.arange(4), (4, 2, 1)), "classes": [[0, 1]] * 4},
+}
+"""Where the defaults would exercise less, or there are none."""
+
+EVERY = list(product(BELIEFS.names(), RULES.names(), OBJECTIVES.names()))
+every = pytest.mark.parametrize(("belief", "rule", "objective"), EVERY)
+
 LARGE = cpsrl.environment("gridworld", rows=12, columns=12)
 STEPS, SPLITS = AHEAD + 200, (300, AHEAD)
 """A run of more than a stretch of the rules known in advance, split within it and at its end."""
@@ -95,7 +105,7 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(belief, rule, obje
 def test_a_run_stopped_and_resumed_is_the_run_in_one(belief, rule, objective):
     parts = (belief, rule, objective)
     whole, spec = compiled(parts, NOISY, STEPS), agent_of(*parts)
-    ends, start, runs = (*SPLITS, STEPS), None, []
+    ends, start, runs = (*SPLITS, STEPS), (), []
     for first, last in zip((0, *SPLITS), ends, strict=True):
         options = {"trajectory": True, "resample_times": True, "resume": start}
         runs.append(simulate(spec, NOISY, last - first, [3], **options))

@@ -57,7 +57,12 @@ def test_the_simulator_follows_the_model(name):
     for _ in range(200):
         state, action = simulator.state, int(actions.integers(mdp.n_actions))
         reward, next_state = simulator.step(action)
-        assert reward == mdp.rewards[state, action]
+        paid = mdp.rewards[state, action]
+        if mdp.transition_rewards is not None:
+            first, end = mdp.csr.indptr[state * mdp.n_actions + action :][:2]
+            place = first + list(mdp.csr.indices[first:end]).index(next_state)
+            paid = mdp.transition_rewards[place]
+        assert reward == paid
         assert next_state == simulator.state
         assert mdp.dense[state, action, next_state] > 0
 
@@ -71,6 +76,8 @@ def test_equal_seeds_agree_and_different_seeds_differ(name):
         return [simulator.step(int(actions.integers(mdp.n_actions)))[1] for _ in range(500)]
 
     assert states(7) == states(7)
+    if (mdp.csr.data == 1).all() and isinstance(mdp.initial, int):
+        return  # nothing is left to chance
     assert states(7) != states(8)
     assert states(7) != states(7, run=1)
 
@@ -86,6 +93,10 @@ def test_the_model_is_the_same_every_time(name):
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
 def test_comes_back_from_a_file_as_it_was(name, suffix, tmp_path):
     mdp = environment(name)
+    if mdp.changes is not None:
+        with pytest.raises(ValueError, match="a file holds one model"):
+            write_mdp(mdp, tmp_path / f"mdp{suffix}")
+        return
     write_mdp(mdp, tmp_path / f"mdp{suffix}")
     back = TabularMDP.load(tmp_path / f"mdp{suffix}")
     np.testing.assert_array_equal(back.dense, mdp.dense)
@@ -104,6 +115,7 @@ def test_features_are_attached(name):
 
 @every
 def test_can_be_solved(name):
-    best = solve_average(environment(name))
-    assert best.error <= 1e-8
-    assert np.ptp(best.gain) < 1e-8
+    for model in environment(name).moments:
+        best = solve_average(model)
+        assert best.error <= 1e-8
+        assert np.ptp(best.gain) < 1e-8

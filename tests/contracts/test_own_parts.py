@@ -354,7 +354,7 @@ def test_where_a_run_is_split_changes_no_rounding(rule, steps, cuts):
     whole = simulate(spec, RIVER, steps, [3])
     _, times, state = in_steps(spec, RIVER, steps)
     assert equal(whole.state[0] | state, whole.state[0])
-    start, runs = None, []
+    start, runs = (), []
     for first, last in zip((0, *cuts), (*cuts, steps), strict=True):
         runs.append(simulate(spec, RIVER, last - first, [3], resume=start))
         start = runs[-1].state
@@ -397,7 +397,7 @@ def test_the_belief_is_lent_its_stream_and_nothing_of_it_is_lost(monkeypatch, sh
     whole = simulate(spec, RIVER, 400, [3])
     _, _, state = in_steps(spec, RIVER, 400)
     assert equal(whole.state[0] | state, whole.state[0])
-    halves, start = set(), None
+    halves, start = set(), ()
     for _ in range(20):
         start = simulate(spec, RIVER, 20, [3], resume=start).state
         halves.add(start[0]["agent"]["streams"]["belief"]["has_uint32"])

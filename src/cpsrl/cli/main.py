@@ -1,31 +1,44 @@
 """The `cpsrl` command: one line for every subcommand."""
 
+import ast
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import tyro
+import cpsrl
+from cpsrl.cli.output import plain_speech, wrapped
+from cpsrl.waiting import interrupted
 
-from cpsrl.cli import experiments
-from cpsrl.cli.model import takes_model
-from cpsrl.cli.solve import solve
-from cpsrl.cli.theory import bound, verify
-
-MODEL_COMMANDS: dict[str, Callable[..., None]] = {"solve": solve, "bound": bound}
-
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "run": experiments.run,
-    "continue": experiments.continue_,
-    "report": experiments.report,
-    "reproduce": experiments.reproduce,
-    "list": experiments.list_,
-    "verify": verify,
-    "compile": experiments.compile_,
+COMMANDS = {
+    "solve": ("solve", "solve"),
+    "bound": ("theory", "bound"),
+    "watch": ("watch", "watch"),
+    "compare": ("experiments", "compare"),
+    "run": ("experiments", "run"),
+    "continue": ("experiments", "continue_"),
+    "report": ("experiments", "report"),
+    "reproduce": ("experiments", "reproduce"),
+    "list": ("listing", "list_"),
+    "suite": ("suite", "suite"),
+    "verify": ("theory", "verify"),
+    "agent": ("agent", "agent"),
+    "learn": ("agent", "learn"),
+    "serve": ("agent", "serve"),
+    "compile": ("compile", "compile_"),
 }
+"""The module of every command, and its function. What is not asked for is not imported."""
 
-DESCRIPTION = "Posterior sampling for environments that never reset."
+MODEL_COMMANDS = ("solve", "bound", "watch", "compare")
+AGENT_COMMANDS = {"watch": {"agent": "options", "against": "against_options"}}
+
+DESCRIPTION = (
+    "Posterior sampling for environments that never reset. `cpsrl --version` gives the version."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,27 +49,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = sys.argv[1:] if arguments is None else arguments
-    model_commands = {k: takes_model(f, arguments) for k, f in MODEL_COMMANDS.items()}
+    if list(arguments) == ["--version"]:
+        print(f"cpsrl {cpsrl.__version__}")
+        return 0
+    with plain_speech():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            model_commands | COMMANDS,
-            prog="cpsrl",
-            description=DESCRIPTION,
-            args=arguments,
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-    except (ValueError, OSError) as error:
+        import tyro
+
+        program = "cpsrl"
+        if arguments[0:1] == ["agent"] and len(arguments) > 1:
+            from cpsrl.cli import agent
+
+            commands, program, arguments = agent.COMMANDS, "cpsrl agent", arguments[1:]
+        else:
+            commands = {name: _command(name, arguments) for name in COMMANDS}
+        with wrapped() if {"-h", "--help"} & set(arguments) else nullcontext():
+            tyro.extras.subcommand_cli_from_dict(
+                commands,
+                prog=program,
+                description=DESCRIPTION,
+                args=arguments,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; Python's own flush is not to complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError, MemoryError) as error:
         if os.environ.get("CPSRL_TRACEBACK"):
             raise
-        text = getattr(error, "strerror", None) or str(error)
+        text = getattr(error, "strerror", None) or str(error) or "there is not enough memory"
         if name := getattr(error, "filename", None):
             text = f"{name}: {text}"
         print("cpsrl:", *text.split(), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("cpsrl: interrupted; the same command again does what is missing", file=sys.stderr)
-        return 130
+        return interrupted(130)
     return 0
+
+
+def _command(name: str, arguments: Sequence[str]) -> Callable[..., Any]:
+    """Return the function of a command; of one that is not asked for, its docstring alone."""
+    module, function = COMMANDS[name]
+    if name in arguments[:1]:
+        asked: Callable[..., Any] = getattr(import_module(f"cpsrl.cli.{module}"), function)
+        if name not in MODEL_COMMANDS:
+            return asked
+        from cpsrl.cli.model import takes_agents, takes_model
+
+        if name in AGENT_COMMANDS:
+            asked = takes_agents(asked, arguments, AGENT_COMMANDS[name])
+        return takes_model(asked, arguments)
+
+    def command() -> None:
+        pass
+
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text("utf-8"))
+    defined = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    command.__doc__ = next(ast.get_docstring(node) for node in defined if node.name == function)
+    return command
 
 
 if __name__ == "__main__":

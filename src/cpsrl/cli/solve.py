@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from tyro.conf import arg
 
+from cpsrl.cli.output import facts, show
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import (
     AverageSolution,
@@ -22,6 +23,7 @@ from cpsrl.planning import (
 )
 
 SHOWN_STATES = 40
+"""So many rows of the policy are printed unasked."""
 THOROUGH_STATES = 300
 """Up to this many states the diameter and the scan over gamma are done unasked."""
 
@@ -30,6 +32,7 @@ def solve(
     mdp: TabularMDP,
     gamma: Annotated[tuple[float, ...], arg(metavar="GAMMA ...")] = (),
     thorough: bool = False,
+    all: bool = False,
     json: bool = False,
 ) -> None:
     """Solve an MDP exactly: its class, optimal gain, policy, span, tau and diameter.
@@ -40,7 +43,8 @@ def solve(
     Args:
         gamma: discount factors to judge.
         thorough: compute diameter and sufficient gamma for more than 300 states, too.
-        json: print one JSON object.
+        all: print the policy of all states, also where there are more than 40.
+        json: print one JSON object, with the names and the policy of all states.
     """
     thorough = thorough or mdp.n_states <= THOROUGH_STATES
     best = solve_average(mdp, bias_optimal=thorough)
@@ -56,7 +60,7 @@ def solve(
     if json:
         print(json_module.dumps(_tree(answer), indent=2))
     else:
-        _show(answer)
+        _show(answer, all)
 
 
 class Answer(NamedTuple):
@@ -82,6 +86,8 @@ def _tree(answer: Answer) -> dict[str, Any]:
         "name": mdp.name,
         "n_states": mdp.n_states,
         "n_actions": mdp.n_actions,
+        "state_names": mdp.state_names,
+        "action_names": mdp.action_names,
         "class": kind,
         "gain": number(best.gain[0]) if span(best.gain) <= best.error else None,
         "gains": best.gain.tolist(),
@@ -106,35 +112,49 @@ def _tree(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _show(answer: Answer) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _show(answer: Answer, everything: bool) -> None:
     mdp, kind, best, tau, diameter, sufficient, gaps = answer
-    alike, reached = (
-        span(best.gain) <= best.error,
-        f": the tolerance {best.tol:.0e} was NOT reached",
-    )
+    alike = span(best.gain) <= best.error
+    reached = f": the tolerance {best.tol:.0e} was NOT reached"
     bracket = "" if tau.closed else f"between {tau.low:.8g} and "
     unknown = "not computed (--thorough does, up to 2,000 states)"
     by_state = f"{best.gain.min():.12g} to {best.gain.max():.12g}, by state"
+    actions = set(best.policy.tolist())
+    same = f"{mdp.action_name(best.policy[0])} in every state"
     rows = {
         "model": mdp.name or "unnamed",
         "size": f"{mdp.n_states:,} states, {mdp.n_actions} actions, {kind}",
         "optimal gain": f"{best.gain[0]:.12g}" if alike else by_state,
         "": f"error at most {best.error:.1e}{'' if best.reached else reached}",
-        "policy": _policy(mdp, best.policy),
         "span of the bias": f"{span(best.bias):.8g}",
         "averaging time tau": f"{bracket}{tau.high:.8g}",
         "diameter": unknown if diameter is None else f"{diameter:.8g}",
         **({"sufficient gamma": _sufficient(sufficient)} if sufficient else {}),
+        **{f"gamma = {gap.gamma:g}": _gap(mdp, best, gap) for gap in gaps},
+        "policy": same if len(actions) == 1 else "by state:",
     }
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for row in [*rows.items(), *((f"gamma = {gap.gamma:g}", _gap(mdp, best, gap)) for gap in gaps)]:
-        table.add_row(*row)
-    Console(highlight=False, soft_wrap=True).print(table)
+    show(facts(rows))
+    if everything or len(actions) > 1:
+        count = mdp.n_states if everything else min(SHOWN_STATES, mdp.n_states)
+        show("", _policy(mdp, best, alike, count))
+        if count < mdp.n_states:
+            show(f"... and {mdp.n_states - count:,} states more: --all prints them, --json too")
+
+
+def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, count: int) -> Any:
+    """Return the table of the action and the bias of the first `count` states."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("state", "action", "bias", *(() if alike else ("gain",))):
+        right = heading in ("bias", "gain")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for state in range(count):
+        numbers = [best.bias[state], *(() if alike else (best.gain[state],))]
+        words = mdp.state_name(state), mdp.action_name(best.policy[state])
+        table.add_row(*map(Text, words), *(f"{number:.6g}" for number in numbers))
+    return table
 
 
 def _sufficient(found: SufficientGamma) -> str:
@@ -154,18 +174,9 @@ def _gap(mdp: TabularMDP, best: AverageSolution, gap: PlanningGap) -> str:
         return "planning gap 0: large enough, the discounted optimal policy is gain-optimal."
     differ = np.flatnonzero(gap.policy != best.policy)
     count = "one state" if differ.size == 1 else f"{differ.size} states"
-    first = mdp.state_names[differ[0]] if mdp.state_names else differ[0]
+    first = mdp.state_name(differ[0])
     return (
         f"planning gap {gap.gap:.8g}: TOO SMALL. An agent that plans with this gamma settles on a "
         f"policy that loses {gap.gap:.4g} a step: its regret will be linear. It differs in "
         f"{count}, first in state {first}."
     )
-
-
-def _policy(mdp: TabularMDP, policy: Any) -> str:
-    names = mdp.action_names or tuple(str(a) for a in range(mdp.n_actions))
-    words = [names[a] for a in policy[:SHOWN_STATES]]
-    if len(set(policy.tolist())) == 1:
-        return f"{words[0]} in every state"
-    more = f" ... ({policy.size - SHOWN_STATES:,} more)" if policy.size > SHOWN_STATES else ""
-    return " ".join(words) + more

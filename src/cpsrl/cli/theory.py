@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
+from cpsrl.cli.output import facts as facts_table
+from cpsrl.cli.output import show
+from cpsrl.cli.values import Whole
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import reward_averaging_time, solve_average
@@ -20,7 +23,7 @@ Number = Annotated[float | None, arg(metavar="NUMBER")]
 
 def bound(
     mdp: TabularMDP,
-    steps: int = 100_000,
+    steps: Whole = 100_000,
     gamma: Number = None,
     tau: Number = None,
     span: Number = None,
@@ -43,7 +46,8 @@ def bound(
     if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
         raise ValueError(
             f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
-            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}"
+            f"{mdp.rewards.min():g} to {mdp.rewards.max():g}: rescale them by (r - low) / (high - "
+            "low), and the bound by (high - low)"
         )
     best = solve_average(mdp, bias_optimal=True)
     if span_of(best.gain) > max(best.error, 1e-9):
@@ -99,21 +103,19 @@ def bound(
 
 
 def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    facts_table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    words = {}
     for key, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) else str(value)
-        facts_table.add_row(key, f"{value:,.6g}" if isinstance(value, float) else shown)
-    console.print(facts_table)
+        words[key] = f"{value:,.6g}" if isinstance(value, float) else shown
+    show(facts_table(words))
     for theorem, about in (
         ("4.2", "on E[gamma-discounted regret], eq. 6"),
         ("4.1", "on E[regret], eq. 2, through appendix C"),
     ):
         here = [row for row in rows if row["theorem"] == theorem]
-        console.print(f"\nTheorem {theorem}, {about}")
+        show(f"\nTheorem {theorem}, {about}")
         table = Table("term")
         for row in here:
             table.add_column(row["version"], justify="right")
@@ -123,15 +125,15 @@ def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         table.add_section()
         table.add_row("total", *[f"{row['total']:,.6g}" for row in here])
         table.add_row("over T", *[f"{row['total'] / facts['T']:,.3g}" for row in here])
-        console.print(table)
+        show(table)
         for row in here:
             useful = row["useful_from"]
             when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
-            words = f"says more than the trivial bound (it does {when})."
+            verdict = f"says more than the trivial bound (it does {when})."
             if row["vacuous"]:
-                words = f"vacuous. Regret is at most T anyway; it says more than that {when}."
-            console.print(f"{row['version']}: {words}")
-    console.print(
+                verdict = f"vacuous. Regret is at most T anyway; it says more than that {when}."
+            show(f"{row['version']}: {verdict}")
+    show(
         "\n'corrected' is what a complete proof gives, 'sharp' the same with the narrowest "
         "confidence set that it allows: `cpsrl.theory.bounds` has the proof."
     )
@@ -186,31 +188,30 @@ def verify(
     if not json:
         vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
         seconds = sum(f.seconds for f in found)
-        print(
-            f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s).",
-            end=" ",
-        )
         as_known = "Every claim and every control came out as it is known to."
-        print(f"Not as known: {surprises}." if surprises else as_known)
+        show(
+            f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s). "
+            + (f"Not as known: {surprises}." if surprises else as_known)
+        )
     if surprises:
         raise SystemExit(1)
 
 
 def _show_finding(finding: "Finding") -> None:
-    from rich.console import Console
     from rich.padding import Padding
+    from rich.text import Text
 
     from cpsrl.theory.counterexamples import path
 
     claim, verdict = finding.claim, finding.verdict
-    console = Console(highlight=False)
     colour = {"holds": "green", "fails": "red", "vacuous": "yellow"}[verdict.word]
     word = f"[{colour}]{verdict.word}[/]"
     level = f", confidence {verdict.level:.0%}" if verdict.level is not None else ""
     surprise = "" if finding.as_expected else "  [bold red]NOT AS KNOWN[/]"
-    console.print(
+    show(
         f"{word} [bold]{claim.name}[/] ({claim.reference}) ratio {verdict.ratio:.4g}{level}, "
-        f"{finding.seconds:.1f} s{surprise}"
+        f"{finding.seconds:.1f} s{surprise}",
+        markup=True,
     )
     control = verdict.control
     came = "holds" if control.ratio <= 1 else "fails"
@@ -225,8 +226,7 @@ def _show_finding(finding: "Finding") -> None:
     if claim.counterexample:
         file = path(claim.counterexample)
         lines.append(f"counterexample: {claim.counterexample} (`cpsrl solve {file}`)")
-    for line in lines:
-        console.print(Padding(line, (0, 0, 0, 6)), markup=False)
+    show(*(Padding(Text(line), (0, 0, 0, 6)) for line in lines))
 
 
 def _lines(details: dict[str, Any]) -> Iterator[str]:

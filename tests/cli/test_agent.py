@@ -1,0 +1,68 @@
+"""`cpsrl agent`, `cpsrl learn`: the shell's way to a durable agent."""
+
+import json
+
+import pytest
+
+import cpsrl
+from cpsrl.cli.main import main
+
+
+@pytest.fixture
+def file(tmp_path, capsys):
+    path = str(tmp_path / "agent.db")
+    command = ["agent", "new", path, "tsde", "--states", "idle", "busy", "--actions", "wait", "go"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"made TSDE in {path}\n"
+    return path
+
+
+def test_decide_outcome_status_and_explain(file, capsys):
+    assert main(["agent", "decide", file, "idle", "--id", "42"]) == 0
+    assert main(["agent", "decide", file, "idle", "--id", "42", "--json"]) == 0
+    first, again = capsys.readouterr().out.splitlines()
+    assert json.loads(again) == {"id": "42", "action": first.split()[1]}
+    assert main(["agent", "outcome", file, "42", "1.5", "busy"]) == 0
+    assert main(["agent", "decide", file, "busy", "--id", "43"]) == 0
+    assert main(["agent", "discard", file, "43"]) == 0
+    capsys.readouterr()
+    assert main(["agent", "status", file, "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["decisions"], status["outcomes"], status["discarded"]) == (2, 1, 1)
+    assert main(["agent", "status", file]) == 0
+    assert "reward rate    1.5" in capsys.readouterr().out
+    assert main(["agent", "explain", file, "idle", "--draws", "99"]) == 0
+    assert "state idle: it would take" in capsys.readouterr().out
+    assert main(["agent", "explain", file, "idle", "--draws", "99", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["draws"] == 99
+
+
+def test_learn_says_whether_it_was_new(file, tmp_path, capsys):
+    past = tmp_path / "past.csv"
+    past.write_text("state,action,reward,next_state\nidle,go,1,busy\nbusy,wait,0,idle\n")
+    assert main(["learn", file, str(past)]) == 0
+    assert main(["learn", file, str(past)]) == 0
+    first, again = capsys.readouterr().out.splitlines()
+    assert first == "learnt from 2 transitions"
+    assert again.startswith("learnt nothing")
+
+
+def test_mistakes_are_one_line(file, tmp_path, capsys):
+    with cpsrl.open(file):
+        assert main(["agent", "status", file]) == 0
+        wrong = [
+            (["agent", "decide", file, "idle"], "is in use: process"),
+            (["agent", "status", str(tmp_path / "none.db")], "there is no agent"),
+            (["agent", "explain", file, "idel"], "did you mean 'idle'?"),
+            (["agent", "new", file, "tsde", "--states", "2", "--actions", "2"], "already"),
+        ]
+        capsys.readouterr()
+        for command, complaint in wrong:
+            assert main(command) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert complaint in line
+    assert main(["agent", "outcome", file, "7", "1", "idle"]) == 2
+    assert "'7' is unknown or long finished" in capsys.readouterr().err
+    assert main(["serve", file, "--host", "0.0.0.0"]) == 2
+    assert "others can reach 0.0.0.0" in capsys.readouterr().err
+    assert main(["agent"]) == 0
