@@ -3,9 +3,9 @@
     python benchmarks/deep.py            about three minutes on two cores
 
 Every agent makes one update of every member after every step: batch 32, two hidden layers of 50,
-prior functions, Adam, on RiverSwim with thermometer features. The rivals take turns, three rounds,
-and medians are reported, so that what else the machine does falls on all of them. Needs the extras
-`deep` and `bench`.
+prior functions, Adam, on RiverSwim with thermometer features, and in environments without a table.
+The rivals take turns, three rounds, and medians are reported, so that what else the machine does
+falls on all of them. Needs the extras `deep` and `bench`.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,16 @@ from torch import nn
 
 import cpsrl
 from cpsrl.mdp import TabularMDP
-from cpsrl.networks import DQN, BootstrappedDQN, ValueSampling
+from cpsrl.networks import (
+    DQN,
+    BootstrappedDQN,
+    Environment,
+    Heads,
+    Hypermodel,
+    Members,
+    ValueSampling,
+)
+from cpsrl.objectives import Average, Discounted
 from cpsrl.simulation import simulate
 
 MEMBERS, HIDDEN, BATCH, GAMMA, SEEDS, ROUNDS = 10, 50, 32, 0.99, 50, 3
@@ -89,7 +99,9 @@ def torch_loop(mdp: TabularMDP, steps: int) -> float:
     return steps / (time.perf_counter() - began)
 
 
-def speed(spec: ValueSampling, mdp: TabularMDP, seeds: int, steps: int, threads: int) -> float:
+def speed(
+    spec: ValueSampling, mdp: TabularMDP | Environment, seeds: int, steps: int, threads: int
+) -> float:
     """Return env-steps per second of all seeds together."""
     began = time.perf_counter()
     simulate(spec, mdp, steps, seeds=seeds, threads=threads, record=steps)
@@ -100,9 +112,9 @@ def river(n_states: int) -> TabularMDP:
     return cpsrl.environment("riverswim", n_states=n_states, features="thermometer")
 
 
-def medians(rivals: dict[str, Callable[[], float]]) -> dict[str, float]:
+def medians(rivals: dict[Any, Callable[[], float]]) -> dict[Any, float]:
     """Let the rivals take turns and return the median of each."""
-    taken: dict[str, list[float]] = {name: [] for name in rivals}
+    taken: dict[Any, list[float]] = {name: [] for name in rivals}
     for _ in range(ROUNDS):
         for name, run in rivals.items():
             taken[name].append(run())
@@ -136,6 +148,46 @@ def growth(what: str, cases: dict[str, Callable[[], float]]) -> None:
     )
 
 
+def live(world: Environment | TabularMDP, spec: ValueSampling, steps: int) -> float:
+    """Return the milliseconds that `act` and `observe` of a live agent take together, a median."""
+    agent, simulator, taken = cpsrl.start(spec, world), world.simulator(), []
+    for _ in range(steps):
+        state, began = simulator.state, time.perf_counter()
+        action = agent.act(state)
+        acted = time.perf_counter() - began
+        reward, next_state = simulator.step(action)
+        began = time.perf_counter()
+        agent.observe(state, action, reward, next_state)
+        taken.append(acted + time.perf_counter() - began)
+    return 1000 * statistics.median(taken[steps // 10 :])
+
+
+def worlds(steps: int) -> None:
+    """Environments that are not tables, and the beliefs of networks in them."""
+    names = {"pixel-deep-sea": {"size": 20}, "pixel-catch": {}, "pendulum": {}}
+    places = {name: cpsrl.environment(name, **options) for name, options in names.items()}
+    beliefs = {
+        "10 networks": BootstrappedDQN(),
+        "20 heads": ValueSampling(belief=Heads()),
+        "hypermodel": ValueSampling(belief=Hypermodel()),
+        "DQN": DQN(),
+    }
+    print("\n| steps/s, one core, 2 seeds | " + " | ".join(places) + " |")
+    print("| --- |" + " --- |" * len(places))
+    rows = {(b, p): (spec, place) for b, spec in beliefs.items() for p, place in places.items()}
+    for spec, place in rows.values():
+        speed(spec, place, 1, 10, 1)
+    got = medians({key: lambda pair=pair: speed(*pair, 2, steps, 1) for key, pair in rows.items()})
+    for belief in beliefs:
+        cells = (f"{got[belief, place]:,.0f}" for place in places)
+        print(f"| {belief} | " + " | ".join(cells) + " |", flush=True)
+    print("\n| live: act + observe, ms | " + " | ".join(places) + " |")
+    print("| --- |" + " --- |" * len(places))
+    for belief, spec in beliefs.items():
+        cells = (f"{live(place, spec, 200):.2f}" for place in places.values())
+        print(f"| {belief} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=1000, help="steps of every run")
@@ -149,7 +201,9 @@ def main() -> None:
         against_torch(n_states, steps)
     mdp = river(6)
 
-    def case(seeds: int, n: int = steps, spec: ValueSampling | None = None) -> Callable[[], float]:
+    def case(
+        seeds: int, n: int = steps, spec: ValueSampling | None = None, mdp: TabularMDP = mdp
+    ) -> Callable[[], float]:
         spec = spec or BootstrappedDQN()
         speed(spec, mdp, 1, 10, 1)
         return lambda: speed(spec, mdp, seeds, n, 1)
@@ -160,6 +214,27 @@ def main() -> None:
     widths = {f"{h}-{h}": BootstrappedDQN(hidden=(h, h)) for h in (25, 50, 100, 200)}
     growth("hidden layers (N = 6, 5 seeds)", {k: case(5, spec=s) for k, s in widths.items()})
     growth("DQN (N = 6)", {"5 seeds": case(5, 5 * steps, DQN())})
+    beliefs = {"members": Members(20), "heads": Heads(20), "hypermodel": Hypermodel()}
+    for n_states in (20, 80):  # evaluated whole, and row by row
+        world = river(n_states)
+        cases = {
+            f"{name}, {objective.label}": case(
+                2, spec=ValueSampling(objective=objective, belief=belief), mdp=world
+            )
+            for name, belief in beliefs.items()
+            for objective in (Discounted(), Average())
+        }
+        growth(f"beliefs (N = {n_states}, 20 functions, 2 seeds)", cases)
+    print("\n| one agent, `act` + `observe`, ms | " + " | ".join(beliefs) + " |")
+    print("| --- |" + " --- |" * len(beliefs))
+    taken = medians(
+        {
+            name: lambda b=belief: live(river(20), ValueSampling(belief=b), 1000)
+            for name, belief in beliefs.items()
+        }
+    )
+    print("| median of 1,000 | " + " | ".join(f"{v:.2f}" for v in taken.values()) + " |")
+    worlds(steps)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ Three programs of one algorithm, Continuing PSRL with gamma = .99 and the defaul
     textbook  NumPy as one would first write it: `rng.dirichlet` row by row, value iteration to
               1e-6, a coin at every step
 
-Also: TSDE and DS-PSRL, many short runs, a live agent, a belief in plain NumPy, two threads against
-one, and the first call of a new process. Times are the best of the rounds, after compilation; a
-ratio is the peer's time a step divided by ours. With the sources of another version of the package,
-both run the agents in turn, a process each.
+Also: TSDE and DS-PSRL, many short runs, a live agent, a belief in plain NumPy, a fleet against one
+agent, two threads against one, and the first call of a new process. Times are the best of the
+rounds, after compilation; a ratio is the peer's time a step divided by ours. With the sources of
+another version of the package, both run the agents in turn, a process each.
 
     python benchmarks/tabular.py                         # about three minutes
     python benchmarks/tabular.py --quick                 # a minute
@@ -56,6 +56,7 @@ def main() -> None:
     console.print(agents(7 if quick else 15))
     console.print(peers(3 if quick else 7, 4 if quick else 1))
     console.print(loops(3 if quick else 9))
+    console.print(fleets(3 if quick else 9))
     console.print(processes(7 if quick else 15))
 
 
@@ -217,6 +218,20 @@ def loops(rounds: int) -> Table:
     best = _best(work, 4 * rounds)
     pause = (best["paused"] - best["steps"]) / resamples * 1e6
     table.add_row("a pause for a resampling in Python", f"{pause:.1f}", "20")
+    return table
+
+
+def fleets(rounds: int) -> Table:
+    """Return the table of 64 agents that share a belief against one, 10,000 steps of each."""
+    table = _table("A fleet, milliseconds", "problem", "1 agent", "64 agents", "ratio", "at most")
+    for name in ("riverswim", "queue"):
+        problem, rule = cpsrl.environment(name), cpsrl.Bernoulli(GAMMA)
+        work = {
+            str(n): _ours(cpsrl.agents.Fleet(n, rule=rule), problem, 10_000, 1) for n in (1, 64)
+        }
+        best = _best(work, 4 * rounds)
+        times = [f"{best[n] * 1e3:.1f}" for n in ("1", "64")]
+        table.add_row(name, *times, f"{best['64'] / best['1']:.0f}", "80")
     return table
 
 
