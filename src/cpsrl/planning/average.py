@@ -176,14 +176,15 @@ def _sweep_on(sweeps: Sweeps, target: float) -> bool:
 
 
 def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution:
-    """Return the solution that has the policy and, nearly, the value of sweeps."""
-    how = (sweeps.method, sweeps.sweeps)
+    """Return the solution that has the policy and, nearly, the value of sweeps.
+
+    A policy with several closed classes of one gain is gain-optimal for a value with any levels
+    there; with those of its bias it need not be, and policy iteration goes on from it.
+    """
     found = sweeps.settle()
     if found is None:
-        matrix, rewards = policy_chain(mdp, sweeps.policy)
-        chain = factored(matrix)
-        gain = chain.average(rewards)
-        return _certified(mdp, tol, sweeps.policy, gain, chain.potential(rewards - gain), *how)
+        return _iterate(mdp, tol, False, sweeps.policy)
+    how = (sweeps.method, sweeps.sweeps)
     level, bias, low = found
     _, high, _ = bellman_step(mdp, 1.0, bias, sweeps.policy)
     error = settled_error(mdp, level, bias, low, high)
