@@ -22,6 +22,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "examples",
+    "intervals",
     "mathml",
     "reference",
 ]

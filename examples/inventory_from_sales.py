@@ -3,7 +3,10 @@
 For years somebody filled the shelf up when 2 or fewer were left, and on some days
 did something else; the file says what was in stock, what was ordered, what was earned. An agent
 that reads the file begins where another one, which begins from nothing, is after as many days. What
-the past policy was, or how often it did what, need not be known.
+the past policy was, or how often it did what, need not be known. The optimal gain is believed too
+high as long as orders are left that were seldom tried: the best of what is still possible is better
+than what is. The interval is one for shops as the prior expects them, and this is a poorer one; it
+comes down to the truth from above.
 
     python examples/inventory_from_sales.py     # writes inventory.png, in well under a minute
 """

@@ -4,7 +4,8 @@ The queue is the world outside: it goes on, and asks a controller in a process o
 with the next arrival. The controller knows neither the rates nor the rewards. It is killed a few
 times at a random moment; the next one opens the same file, the queue repeats the question that was
 not answered, and nothing is lost. The picture has the regret against the exact optimum, and what
-the agent believes in the end: admit below a threshold.
+the agent believes in the end: it is sure of those to admit, and not yet of those to reject, which
+costs little where the queue is seldom that long.
 
     python examples/queue_control.py            # writes queue.png, in well under a minute
 """

@@ -1,6 +1,7 @@
 """`cpsrl agent`, `cpsrl learn`: the shell's way to a durable agent."""
 
 import json
+import re
 
 import pytest
 
@@ -30,7 +31,9 @@ def test_decide_outcome_status_and_explain(file, capsys):
     status = json.loads(capsys.readouterr().out)
     assert (status["decisions"], status["outcomes"], status["discarded"]) == (2, 1, 1)
     assert main(["agent", "status", file]) == 0
-    assert "reward rate    1.5" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "reward rate    1.5" in shown
+    assert re.search(r"last resample  decision \d, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: ", shown)
     assert main(["agent", "explain", file, "idle", "--draws", "99"]) == 0
     assert "state idle: it would take" in capsys.readouterr().out
     assert main(["agent", "explain", file, "idle", "--draws", "99", "--json"]) == 0

@@ -189,3 +189,10 @@ def test_networks_answer_in_the_units_of_the_rewards(folder, objective, beyond):
             agent.decide([1, 1])
             said.append(agent.explain([1, 1], 99).actions[0].value.median)
     assert said[1] == pytest.approx(10 * said[0] + beyond, rel=1e-4)
+
+
+def test_a_best_action_loses_nothing_at_all(folder):
+    with cpsrl.open(folder / "agent.db", cpsrl.TSDE(), (3, 2)) as agent:
+        for one in agent.explain(0, 199).actions:
+            assert one.value.high == 0.0
+            assert (one.value.median == 0.0) == (one.probability > 0.5)

@@ -87,9 +87,16 @@ def test_learn_explain_status_and_the_rest(agent):
     paths = described.json()["paths"]
     assert set(paths) == {f"/{name}" for name in [*service.CHANGES, *service.LOOKS]}
     assert paths["/outcome"]["post"]["requestBody"]["required"]
+    parameters = paths["/explain"]["get"]["parameters"]
+    assert {one["name"]: one["required"] for one in parameters} == {
+        "state": True,
+        "draws": False,
+        "stream": False,
+    }
     assert page.status_code == 200
     assert "Reward rate" in page.text
-    assert not re.search(r"(src|href)=|https?://", page.text), "the page loads nothing"
+    assert "default-src 'none'" in page.text, "the page loads nothing"
+    assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
     for t in range(40):
         agent.observe("idle", "go", float(t % 3), "busy")
     (rates,) = asked(agent, get("rates"))
@@ -130,6 +137,10 @@ def test_a_web_page_cannot_reach_it(agent):
             agent, {"method": "POST", "url": "/decide", "content": body, "headers": headers}
         )
         assert answer.status_code == 415
+    for site, status in {"cross-site": 403, "same-site": 403, "same-origin": 200}.items():
+        sent = {"headers": {"Sec-Fetch-Site": site}}
+        answers = asked(agent, get("explain?state=idle&draws=99") | sent, get("") | sent)
+        assert [answer.status_code for answer in answers] == [status, 200]
     (preflight,) = asked(agent, {"method": "OPTIONS", "url": "/decide"})
     assert preflight.status_code == 405
     assert not any("access-control" in name for name in preflight.headers)

@@ -74,6 +74,16 @@ def test_final_regrets_have_a_row_for_every_agent_and_a_dot_for_every_run(ax, ru
     np.testing.assert_array_equal(shown, np.sort(runs.regret[:, -1]))
 
 
+def test_no_dot_of_the_final_regrets_is_at_the_edge(ax, runs):
+    figures.final_regrets(ax, runs)
+    places = ax.xaxis.get_transform().transform
+    low, high = places(np.array(ax.get_xlim()))
+    dots = places(np.array([runs.regret[:, -1].min(), runs.regret[:, -1].max()]))
+    air = 0.03 * (high - low)
+    assert low + air < dots[0]
+    assert dots[1] < high - air
+
+
 def sweep_of(option, lines, levels=None):
     means = statistics.Interval
     return Sweep(

@@ -2,6 +2,7 @@
 
 import json as json_module
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,12 +53,11 @@ def status(file: File, json: bool = False) -> None:
     if json:
         print(json_module.dumps(found))
         return
-    rows = {}
-    for name, value in found.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key} {inner}" for key, inner in value.items())
-        rows[name.replace("_", " ")] = "-" if value is None else value
-    show(facts(rows))
+    if last := found["last_resample"]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last["at"]))
+        whose = f", stream {last['stream']}" if last["stream"] else ""
+        found["last_resample"] = f"decision {last['decision'] + 1}{whose}, {when}: {last['why']}"
+    show(facts({k.replace("_", " "): "-" if v is None else v for k, v in found.items()}))
 
 
 def decide(

@@ -279,7 +279,10 @@ def solved_draws(
             values = np.minimum(values - gain[states, None] - value[states, None], 0.0)
             kept = (rows @ gain).reshape(shape)
             among = among & (kept >= kept.max(axis=1, keepdims=True) - TIE * np.abs(gain).max())
-        yield Solved(rows, rewards, values, _best(values, among), gain[states])
+        optimal = _best(values, among)
+        if not discounts:
+            values[optimal > 0] = 0.0  # but for rounding
+        yield Solved(rows, rewards, values, optimal, gain[states])
 
 
 def _models(agent: PSRLAgent, rng: np.random.Generator, n: int) -> Iterator[Any]:

@@ -181,13 +181,11 @@ def is_new(path: Path) -> bool:
 def reopen(path: Path, write: bool = True) -> sqlite3.Connection:
     """Return a connection to the database of an agent, once it is sure to be a whole one."""
     with reading(path):
+        _check_ours(path)
         db = connect(path)
     try:
         with reading(path):
-            (application,) = db.execute("PRAGMA application_id").fetchone()
             (version,) = db.execute("PRAGMA user_version").fetchone()
-            if application != APPLICATION:
-                raise DamagedError(path, "it is not the database of a cpsrl agent")
             if version > SCHEMA:
                 raise ValueError(
                     f"{path} has schema {version}, and this version of cpsrl knows those up to "
@@ -204,6 +202,16 @@ def reopen(path: Path, write: bool = True) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _check_ours(path: Path) -> None:
+    """Raise unless `path` is an agent's, before a setting is made that would stay in the file."""
+    db = sqlite3.connect(path)
+    try:
+        if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+            raise DamagedError(path, "it is not the database of a cpsrl agent")
+    finally:
+        db.close()
 
 
 def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:

@@ -1,4 +1,4 @@
-"""A durable agent as JSON over HTTP, for any program, and a page to watch it (`page.html`).
+"""A durable agent as JSON over HTTP, for any program, and a page to watch it (`page.js`).
 
     POST /decide     {"id", "state"}, also {"stream"}   -> {"id", "action"}
     POST /outcome    {"id", "reward", "next_state"}     -> {"id"}
@@ -9,13 +9,14 @@
 
 Clients choose the ids, so every request may be sent again. A wrong one gets 4xx with {"error"} and
 changes nothing: 400 what is wrong, 401 the token, 404 an unknown id or place, 409 an id that was
-used for something else, 413 too much, 415 not JSON, 421 another Host.
+used for something else, 403 a page of another origin, 413 too much, 415 not JSON, 421 another Host.
 
 What a web page that the user happens to visit could do is kept out: a request must name this host
 (by an address, as localhost, or by a name that was allowed), which a page that has been rebound to
-this address cannot; it must carry JSON by its content type, which a form cannot; and no answer
-allows another origin. On an address that others can reach, every request needs the token, as a
-bearer or as the password of basic authentication, which is what browsers ask for.
+this address cannot; it must carry JSON by its content type, which a form cannot; browsers say where
+a request comes from, and that of another origin is refused; and no answer allows one. On an address
+that others can reach, every request needs the token, as a bearer or as the password of basic
+authentication, which is what browsers ask for.
 """
 
 import base64
@@ -28,12 +29,15 @@ import math
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
-from importlib import metadata, resources
+from importlib import metadata
 from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 from cpsrl.live.durable import Conflict, DurableAgent, UnknownDecision
 from cpsrl.live.tally import Rate
+from cpsrl.pages import page
+from cpsrl.pages.page import source
+from cpsrl.sizes import FeatureSizes
 
 STREAM = "stream"
 MOST_BYTES = 1 << 20
@@ -159,9 +163,9 @@ def _explain(agent: DurableAgent, query: Any) -> dict[str, Any]:
 
 def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
     """Return what the page draws."""
-    labels = agent.labels
-    states = labels.states or (range(labels.n_states) if labels.n_states else ())
-    tally = agent.tally
+    labels, tally = agent.labels, agent.tally
+    states = labels.states or range(labels.n_states or 0)
+    shown = labels.sizes if labels.n_states is None else None
 
     def known(rate: Rate) -> dict[str, Any]:
         return {k: None if math.isnan(v) else v for k, v in rate._asdict().items()}
@@ -170,6 +174,7 @@ def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
         "rates": [known(rate) for rate in tally.rates()],
         "marks": [mark._asdict() for mark in tally.marks],
         "states": [str(state) for state in states[:1000]],
+        "features": shown.n_features if isinstance(shown, FeatureSizes) else None,
     }
 
 
@@ -209,8 +214,10 @@ def openapi() -> dict[str, Any]:
         }
     for name, (_, summary) in LOOKS.items():
         paths[f"/{name}"] = {"get": {"summary": summary, "responses": answers}}
-    state = {"name": "state", "in": "query", "required": True, "schema": {"type": "string"}}
-    paths["/explain"]["get"]["parameters"] = [state]
+    paths["/explain"]["get"]["parameters"] = [
+        {"name": name, "in": "query", "required": name == "state", "schema": {"type": kind}}
+        for name, kind in {"state": "string", "draws": "integer", STREAM: "string"}.items()
+    ]
     return {
         "openapi": "3.1.0",
         "info": {"title": "A cpsrl agent", "version": metadata.version("cpsrl")},
@@ -228,13 +235,24 @@ def app(agent: DurableAgent, token: str | None = None, names: Sequence[str] = ()
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
 
-    page = resources.files("cpsrl.live").joinpath("page.html").read_text("utf-8")
+    script, style, body = (f"page.{kind}" for kind in ("js", "css", "html"))
+    shown = page(
+        "cpsrl agent",
+        source(body, "cpsrl.live"),
+        style=source("chart.css") + source(style, "cpsrl.live"),
+        script=source("chart.js") + source(script, "cpsrl.live"),
+        asks=True,
+    )
 
     def check(request: Request) -> None:
         if token is not None and not has_token(request.headers.get("authorization", ""), token):
             raise Refused(401, "show the token")
         if not allowed_host(request.headers.get("host", ""), names):
             raise Refused(421, "this is another host")
+        # A link to the page itself may be followed from anywhere.
+        come_from = request.headers.get("sec-fetch-site", "none")
+        if come_from not in ("none", "same-origin") and request.url.path != "/":
+            raise Refused(403, "a page of another origin may not ask")
 
     async def body_of(request: Request) -> bytes:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -284,9 +302,8 @@ def app(agent: DurableAgent, token: str | None = None, names: Sequence[str] = ()
         return answering(work)
 
     async def show(request: Request) -> Any:
-        policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-        headers = {"Content-Security-Policy": f"{policy}connect-src 'self'; frame-ancestors 'none'"}
-        return HTMLResponse(page, headers=headers)
+        # The rest of the policy is in the page, where this has no effect.
+        return HTMLResponse(shown, headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
     async def describe(request: Request) -> Any:
         return openapi()

@@ -50,10 +50,12 @@ const stroke = (series, width) => `fill:none;stroke:${series.colour};stroke-widt
 
 // options: series() gives [{name, colour, dash, x, y, low, high, runs: [{name, x, y}]}] to be drawn;
 // bounds: [least, most] beyond which bands are cut; marks: [[place, text]] of the x axis;
-// log: [x, y]; labels: [x, y]; dots: whether points are marked, by `dot` of a series.
+// log: [x, y]; labels: [x, y]; dots: whether points are marked, by `dot` of a series;
+// strokes(): [[x, text]] below the axis; empty: what is said where there is nothing to draw.
 class Chart {
   constructor(host, options) {
-    Object.assign(this, { host, log: [false, false], view: null, cursor: null, bounds: null }, options);
+    Object.assign(this, { host, log: [false, false], view: null, cursor: null, bounds: null,
+      strokes: () => [], empty: "No agent is switched on." }, options);
     host.tabIndex = 0;
     this.frame = make(host, "div", { class: "frame" });
     this.tip = make(host, "div", { class: "tip", role: "status", "aria-live": "polite", hidden: "" });
@@ -119,7 +121,7 @@ class Chart {
     this.tip.hidden = true;
     this.frame.replaceChildren();
     if (!this.drawn.length) {
-      make(this.frame, "p", { class: "note empty" }, "No agent is switched on.");
+      make(this.frame, "p", { class: "note empty" }, this.empty);
       return;
     }
     const [x, y] = this.range(this.view && this.view.x);
@@ -162,6 +164,11 @@ class Chart {
       const at = this.py(v);
       make(svg, "path", { class: "grid", d: `M${MARGIN.left} ${at}h${w}` });
       make(svg, "text", { x: MARGIN.left - 8, y: at + 4, "text-anchor": "end" }, short(v));
+    }
+    for (const [v, text] of this.strokes()) {
+      const at = this.px(v);
+      if (at < MARGIN.left - 1 || at > MARGIN.left + w + 1) continue;
+      make(make(svg, "path", { class: "stroke", d: `M${at} ${MARGIN.top + h}v-9` }), "title", {}, text);
     }
     make(svg, "path", { class: "axis", d: `M${MARGIN.left} ${MARGIN.top}v${h}h${w}` });
     make(svg, "text", { class: "name", x: MARGIN.left + w / 2, y: this.height - 6, "text-anchor": "middle" }, this.labels[0]);

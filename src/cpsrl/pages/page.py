@@ -1,7 +1,8 @@
 """One self-contained HTML file: style, script, figures and data inside, nothing from a network.
 
-The file's Content-Security-Policy forbids every request, and runs the script that the page was made
-with and no other, known by its hash: even a name that slipped through unescaped could not run.
+The file's Content-Security-Policy forbids every request, but those of a served page to its own
+server, and runs the script that the page was made with and no other, known by its hash: even a name
+that slipped through unescaped could not run.
 """
 
 import base64
@@ -14,7 +15,15 @@ from typing import Any
 import numpy as np
 
 
-def page(title: str, body: str, *, style: str = "", script: str = "", data: Any = None) -> str:
+def page(
+    title: str,
+    body: str,
+    *,
+    style: str = "",
+    script: str = "",
+    data: Any = None,
+    asks: bool = False,
+) -> str:
     """Return a whole HTML document in the look of all pages.
 
     Args:
@@ -25,12 +34,14 @@ def page(title: str, body: str, *, style: str = "", script: str = "", data: Any 
             `JSON.parse(document.getElementById("data").textContent)`. The class `js` of the
             root element says that scripts run at all: `.static` is what is shown without.
         data: what `json` takes; of arrays, what `rounded` makes.
+        asks: whether the page may ask the server that it came from, and that one alone.
     """
     script = f'document.documentElement.classList.add("js");\n{script}'
     runs = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-        f"script-src 'sha256-{runs}'; base-uri 'none'; form-action 'none'"
+        f"script-src 'sha256-{runs}'; "
+        f"connect-src '{'self' if asks else 'none'}'; base-uri 'none'; form-action 'none'"
     )
     return f"""<!doctype html>
 <html lang="en">

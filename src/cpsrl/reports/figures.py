@@ -133,6 +133,7 @@ def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
     looks = looks or look(runs.agents)
     rng = np.random.default_rng(0)
     final = {label: runs.select(agent=label).regret[:, -1] for label in runs.agents}
+    ax.set_xscale("symlog", linthresh=knee(final.values()))  # before the dots: margins go by it
     for row, label in enumerate(runs.agents):
         values, colour = final[label], looks[label]["color"]
         jitter = row + rng.uniform(-0.22, 0.22, len(values))
@@ -146,7 +147,6 @@ def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
-    ax.set_xscale("symlog", linthresh=knee(final.values()))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.set_xlabel(
         f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"

@@ -82,7 +82,7 @@ def html(
         drawn += own
     across = sweeps.of_environments(experiment.all_environments, rows)
     steps = int(runs.times[-1])
-    figured = _sweeps(across, len(drawn), steps, looks)
+    figured = _sweeps(across, len(drawn), steps, looks, _legend(labels, order))
     drawn += across
     names = {f"e{place.number}": place.name for place in places}
     if across:
@@ -114,7 +114,7 @@ def html(
     return whole_page(
         f"{experiment.name}: report",
         "\n".join(filter(None, body)),
-        style=source("page.css", "cpsrl.reports"),
+        style=source("chart.css") + source("page.css", "cpsrl.reports"),
         script=source("chart.js") + source("page.js", "cpsrl.reports"),
         data=data,
     )
@@ -345,7 +345,7 @@ def _section(
             f'<section id="{name}"><h2>{escaped(place.name)}</h2>',
             f"<p>{escaped(title(place.rows))}.</p>",
             "<h3>Regret</h3>",
-            _legend(few.agents, order, looks),
+            _legend(few.agents, order),
             _chart(
                 "regret",
                 place.number,
@@ -369,15 +369,17 @@ def _section(
             "</div>",
             _matrix(place),
             "</div>",
-            _sweeps(own, first, steps, looks),
+            _sweeps(own, first, steps, looks, _legend(few.agents, order)),
             "<h3>Resamplings</h3>",
+            _legend(few.agents, order) if drawn else "",
             again,
             "</section>",
         ]
     )
 
 
-def _legend(agents: Sequence[str], order: Mapping[str, int], looks: figures.Looks) -> str:
+def _legend(agents: Sequence[str], order: Mapping[str, int]) -> str:
+    """Return the switches of agents; those of an agent, wherever they are, go together."""
     boxes = "".join(
         f'<label><input type="checkbox" checked data-agent="{order[agent]}">'
         f"{_swatch(order, agent)}<span>{escaped(agent)}</span></label>"
@@ -509,7 +511,9 @@ def _p(p: float) -> str:
     return "p &lt; .001" if p < 0.001 else f"p = {p:.2g}".replace("0.", ".")
 
 
-def _sweeps(own: Iterable[sweeps.Sweep], first: int, steps: int, looks: figures.Looks) -> str:
+def _sweeps(
+    own: Iterable[sweeps.Sweep], first: int, steps: int, looks: figures.Looks, legend: str
+) -> str:
     lines = []
     for number, sweep in enumerate(own, start=first):
         with figures.style():
@@ -517,8 +521,10 @@ def _sweeps(own: Iterable[sweeps.Sweep], first: int, steps: int, looks: figures.
             figures.regret_against(ax, sweep, steps, looks)
             static = figures.inline(figure, f"s{number}", f"final regret against {sweep.option}")
         spaced = " It is spaced by its horizon." if sweep.place(0.5) != 0.5 else ""
+        spaced += " Level lines are agents without it." if sweep.levels else ""
         lines += [
             f"<h3>Regret against {escaped(sweep.option)}</h3>",
+            legend,
             _chart(
                 "sweep",
                 number,
