@@ -71,6 +71,21 @@ def test_a_missing_data_frame_package_is_named(package, monkeypatch):
         getattr(runs, f"to_{package}")()
 
 
+def test_without_gymnasium_play_says_how_to_get_it(monkeypatch):
+    for name in ("gymnasium", "gymnasium.vector"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("cpsrl.gym")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'cpsrl\[gym\]'"):
+        cpsrl.play(cpsrl.TSDE(), None, 10)
+
+
+def test_a_model_is_not_a_results_directory(tmp_path):
+    RIVER.save(tmp_path / "river.csv")
+    with pytest.raises(ValueError, match=r"is a file, .*TabularMDP\.load reads a model"):
+        cpsrl.load(tmp_path / "river.csv")
+
+
 def test_runs_are_resumed_without_naming_their_seeds_again():
     whole = cpsrl.simulate(cpsrl.TSDE(), RIVER, 200, seeds=[3, 5], seed=11, record=100)
     half = cpsrl.simulate(cpsrl.TSDE(), RIVER, 100, seeds=[3, 5], seed=11, record=100)

@@ -124,9 +124,10 @@ class Bernoulli(Rule):
     def __post_init__(self) -> None:
         if isinstance(self.gamma, str) or callable(self.gamma):
             said = repr(self.gamma) if isinstance(self.gamma, str) else "a function"
+            schedule = callable(self.gamma) or self.gamma in SCHEDULES
             raise ValueError(
-                f"gamma must be a number in [0, 1), not {said}; a schedule is given as "
-                f"schedule={said}"
+                f"gamma must be a number in [0, 1), not {said}"
+                + (f"; a schedule is given as schedule={said}" if schedule else "")
             )
         if self.schedule is None:
             gamma = 0.99 if self.gamma is None else self.gamma

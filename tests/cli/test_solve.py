@@ -63,6 +63,7 @@ def test_gains_that_differ_by_state_are_all_given(capsys, tmp_path):
         (["rivrswim"], "did you mean 'riverswim'"),
         (["riverswim", "--variant", "tsd"], "did you mean 'tsde'"),
         (["missing.csv"], "missing.csv"),
+        (["replacement.tsv"], "no environment is called 'replacement.tsv', and a file must end"),
         (["pendulum"], "pendulum is not a table"),
         (["changing"], "a world that changes"),
         (["riverswim", "--gamma", "1.5"], "gamma must be a number in [0, 1)"),

@@ -343,9 +343,10 @@ def test_a_malformed_csv_names_the_place(text, complaint, tmp_path):
         TabularMDP.load(tmp_path / "machine.csv")
 
 
-def test_a_csv_that_is_not_text_is_refused(tmp_path):
-    (tmp_path / "machine.csv").write_bytes(GOOD.replace("idle", "\xff").encode("latin-1"))
-    with pytest.raises(ValueError, match=r"machine.csv: .*UTF8"):
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
+def test_a_csv_that_is_not_utf8_is_refused_with_advice(encoding, tmp_path):
+    (tmp_path / "machine.csv").write_bytes(GOOD.replace("idle", "\xff").encode(encoding))
+    with pytest.raises(ValueError, match=r"machine.csv: .*save the file as UTF-8"):
         TabularMDP.load(tmp_path / "machine.csv")
 
 

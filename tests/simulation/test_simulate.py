@@ -152,6 +152,8 @@ def test_any_object_with_act_and_observe_runs(capsys):
         def observe(self, state, action, reward, next_state):
             pass
 
+    cpsrl.simulate(Right(), RIVER, 20, 3)
+    assert "compiled loop" not in capsys.readouterr().err
     runs = cpsrl.simulate(Right(), RIVER, 500, 3)
     optimal = cpsrl.simulate(cpsrl.agents.OptimalAgent(), RIVER, 500, 3)
     assert runs.agents == ("Right",)

@@ -50,7 +50,7 @@ def takes_model(command: Callable[..., None], arguments: Sequence[str]) -> Calla
                 "(`cpsrl run`) or by cpsrl.simulate"
             )
         else:
-            near = nearest(model, ENVIRONMENTS.names())
+            near = None if Path(model).suffix else nearest(model, ENVIRONMENTS.names())
             raise ValueError(
                 f"no environment is called {model!r}{f' (did you mean {near!r}?)' if near else ''}"
                 f", and a file must end in {', '.join(FILES)}; `cpsrl list environments` shows the "

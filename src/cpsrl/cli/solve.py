@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from tyro.conf import arg
 
+from cpsrl.checks import checked_gamma
 from cpsrl.cli.output import facts, show
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import (
@@ -46,6 +47,7 @@ def solve(
         all: print the policy of all states, also where there are more than 40.
         json: print one JSON object, with the names and the policy of all states.
     """
+    gamma = tuple(map(checked_gamma, gamma))
     thorough = thorough or mdp.n_states <= THOROUGH_STATES
     best = solve_average(mdp, bias_optimal=thorough)
     answer = Answer(

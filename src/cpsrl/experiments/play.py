@@ -108,11 +108,11 @@ def play(
     Returns:
         The curves and the live agents.
     """
-    from gymnasium.vector import VectorEnv
-
-    from cpsrl.gym.spaces import problem_of
+    from cpsrl.gym.spaces import problem_of  # first, since it says how to get Gymnasium
 
     steps = checked_whole("steps", steps, 1)
+    from gymnasium.vector import VectorEnv
+
     many = isinstance(env, VectorEnv)
     _check_endless(env, many)
     kinds = ("single_observation_space", "single_action_space")

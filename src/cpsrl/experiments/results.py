@@ -239,6 +239,10 @@ def _stored_experiment(
 def header(directory: Path) -> Path:
     """Return the file that makes `directory` a results directory, or raise if it is none."""
     path = directory / "experiment.json"
+    if directory.is_file():
+        raise ValueError(
+            f"{directory} is a file, not a results directory; cpsrl.TabularMDP.load reads a model"
+        )
     if not path.is_file():
         raise ValueError(f"{directory} is not a results directory: it has no experiment.json")
     return path

@@ -48,6 +48,7 @@ RANGE = ("reward_low", "reward_high")
 NUMBERS = ("probability", "reward", "noise", "initial", *RANGE)
 COLUMNS = (*LABELS, *NUMBERS)
 SEPARATORS = ",;\t"
+AS_UTF8 = 'save the file as UTF-8 (in Excel, "CSV UTF-8")'
 
 ROW_SUM_TOLERANCE = 1e-8
 ROUNDED = 0.05
@@ -92,6 +93,8 @@ def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table
 
     with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
+    if "\0" in first:
+        raise ValueError(f"{path}: this is no UTF-8 text, but perhaps UTF-16; {AS_UTF8}")
     separator = max(SEPARATORS, key=first.count)
     header = [column.strip() for column in next(csv.reader([first], delimiter=separator), [])]
     _check_columns(header, needed, known)
@@ -110,7 +113,7 @@ def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table
     except pa.ArrowInvalid as error:
         complaint = _csv_complaint(path, str(error), separator)
         if "invalid UTF8" in complaint:
-            complaint += '; save the file as UTF-8 (in Excel, "CSV UTF-8")'
+            complaint += f"; {AS_UTF8}"
         raise ValueError(complaint) from None
     lines = Table(table, lambda i: f"line {_line(path, i)}")
     return lines if separator == "," else lines.with_decimal_points()

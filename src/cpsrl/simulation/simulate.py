@@ -50,6 +50,8 @@ not look at them again and again; afterwards they are given back."""
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 _slower_said: set[str] = set()
+NOTICED = 1000
+"""So many steps in all, step by step in Python, take a time that one notices."""
 
 
 def simulate(
@@ -140,7 +142,7 @@ def simulate(
         )
         for run, sum_row, resamples_row in zip(runs, sums, resamples, strict=True)
     ]
-    if type(runs[0].agent) not in LOOPS:
+    if type(runs[0].agent) not in LOOPS and steps * len(runs) >= NOTICED:
         _say_slower(_label(spec))
     try:
         if stop is None:
