@@ -53,7 +53,7 @@ class Picture:
         said = f"state {where}"
         if last is not None:
             action = mdp.action_names[last[0]] if mdp.action_names else f"action {last[0]}"
-            said += f", after {action}, reward {last[1]:g}"
+            said += f", after {action}, reward {last[1] + 0.0:g}"
         return said
 
     def text(self, state: int, last: Last = None) -> str:
