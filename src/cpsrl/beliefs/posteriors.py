@@ -181,10 +181,6 @@ class LiveParametric(LiveBelief):
         """Raise a ValueError if the MDP makes a transition that no parameter does."""
         check_transitions(mdp, lambda rows, states: self.members.places(rows, states) >= 0)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the mean and a 95% interval of every parameter."""
-        raise NotImplementedError
-
 
 class Weighted(LiveParametric):
     """Points with weights: the exact posterior of a prior on a grid."""
