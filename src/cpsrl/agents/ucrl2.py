@@ -143,16 +143,9 @@ class UCRL2Agent(LiveAgent):
         available = self.sizes.available
         return rewards if available is None else np.where(available, rewards, -np.inf)
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self.learn(state, action, reward, next_state)
+    def move_on(self) -> None:
+        """Move time on."""
         self.step += 1
-
-    def decide(self, state: int) -> int:
-        """Return the action in `state` and move time on."""
-        action = self.act(state)
-        self.step += 1
-        return action
 
     def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be."""

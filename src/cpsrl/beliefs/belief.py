@@ -128,7 +128,11 @@ class Plain(LiveBelief):
 
     def copy(self) -> "Plain":
         """Return another one that believes the same."""
-        return type(self)(copy.deepcopy(self.belief))
+        return Plain(copy.deepcopy(self.belief))
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all evidence, where the belief can (see `forgetting`)."""
+        self.belief.fade(factor)
 
 
 BELIEFS: Registry[Belief] = Registry("belief", Belief)

@@ -243,14 +243,4 @@ class Forgetting(Belief):
                 f"the evidence of {self.belief!r} can't fade: Forgetting is for Dirichlet(...), "
                 "Truncated(...), and beliefs whose live form has fade(factor)"
             )
-        return Fading(
-            inner if isinstance(inner, LiveBelief) else FadingPlain(inner), self.half_life
-        )
-
-
-class FadingPlain(Plain):
-    """The defaults around a plain live belief that can fade."""
-
-    def fade(self, factor: float) -> None:
-        """Multiply the weight of all evidence."""
-        self.belief.fade(factor)
+        return Fading(inner if isinstance(inner, LiveBelief) else Plain(inner), self.half_life)
