@@ -12,7 +12,7 @@ from contracts.test_agents import equal
 from contracts.test_axes import in_steps, joined
 from cpsrl import PSRL, Average, Bernoulli, Dirichlet, Discounted, KnownRewards, Sizes, simulate
 from cpsrl.agents.recipe import from_tree, to_tree
-from cpsrl.beliefs import FAMILIES, Forgetting, Parametric
+from cpsrl.beliefs import FAMILIES, Forgetting, Parametric, Tied
 from cpsrl.beliefs.families import USUAL
 from cpsrl.beliefs.parametric import METHODS
 from cpsrl.beliefs.particles import Particles
@@ -20,6 +20,8 @@ from cpsrl.beliefs.posteriors import Conjugate, Weighted
 from cpsrl.experiments import Entry, Experiment, load, run_experiment
 
 SMALL_SHOP = {"capacity": 5}
+OUTCOMES = np.clip(np.arange(6)[:, None, None] + [[[-1, -1, -1], [-1, 0, 1]]], 0, 5)
+"""Where RiverSwim's actions lead: left always, right down, nowhere or up."""
 OTHER = {
     "inventory": {"demand": 3.0, **SMALL_SHOP},
     "replacement": {"wear": 0.45, "n_states": 4},
@@ -88,6 +90,14 @@ def test_an_empty_shelf_hides_demand():
     live.observe_many(*(np.array(column) for column in np.insert(days, 2, 0, axis=1).T))
     weights = np.exp(log - log.max())
     np.testing.assert_allclose(live.weights, weights / weights.sum(), rtol=1e-10, atol=1e-14)
+
+
+def test_a_day_far_beyond_all_that_was_expected_is_not_called_impossible():
+    belief = Parametric("inventory", {"demand": ("uniform", 0.05, 0.2)}, {"capacity": 20})
+    live = belief.start(Sizes(21, 21))
+    live.observe_many(*transition(20, 0, 0.0, 2))
+    weights = stats.poisson(live.points[:, 0]).pmf(18)
+    np.testing.assert_allclose(live.weights, weights / weights.sum(), rtol=1e-10, atol=0)
 
 
 def test_sold_out_days_say_at_least_and_not_exactly():
@@ -285,6 +295,30 @@ def test_transitions_that_no_parameter_explains_together(method):
     assert equal(live.state(), before)
 
 
+@pytest.mark.parametrize("wrapped", [lambda belief: belief, lambda belief: Forgetting(belief, 5.0)])
+def test_an_agent_refuses_what_contradicts_a_transition_that_its_belief_has_not_met(wrapped):
+    belief = wrapped(Parametric(certain, {"p": [0.0, 1.0]}, points=20))
+    agent = cpsrl.start(PSRL(cpsrl.FixedLength(50), Discounted(0.9), belief), Sizes(2, 1))
+    agent.act(0)
+    agent.observe(0, 0, 0.0, 1)
+    before = agent.state()
+    with pytest.raises(ValueError, match="state 0 under action 0 cannot lead to state 0"):
+        agent.observe(0, 0, 0.0, 0)
+    assert equal(agent.state(), before)
+    for state in [1, 0] * 60:
+        agent.observe(state, agent.act(state), 0.0, 1 - state)
+
+
+@pytest.mark.parametrize("belief", [Parametric("riverswim", points=20), Tied(OUTCOMES)])
+def test_actions_that_are_not_available(belief):
+    river, available = cpsrl.environment("riverswim"), np.ones((6, 2), bool)
+    available[0, 0] = False
+    world = cpsrl.TabularMDP(river.dense, river.rewards, available=available)
+    runs = simulate(PSRL(Bernoulli(0.9), belief=belief), world, 60, 1, trajectory=True)
+    path = runs.trajectory[0]
+    assert available[path["states"][:-1], path["actions"]].all()
+
+
 @pytest.mark.parametrize("method", METHODS[1:3])
 def test_evidence_may_fade(method):
     problem = cpsrl.environment("replacement", **OTHER["replacement"])
@@ -306,6 +340,14 @@ def test_evidence_may_fade(method):
     particles = replace(inner, method="particles")
     with pytest.raises(ValueError, match="can't fade"):
         Forgetting(particles, 10.0).start(problem)
+    assert live.facts() == live.inner.facts() != {}
+    other, before = live.copy(), live.state()
+    wrong = (np.array([0, 1]), np.array([0, 0]), np.zeros(2), np.array([1, 3]))
+    with pytest.raises(ValueError, match="state 1 under action 0 cannot lead to state 3"):
+        live.observe_many(*wrong)
+    other.observe_many(*seen)
+    assert equal(live.state(), before)
+    assert other.inner.members is live.inner.members
 
 
 @pytest.mark.parametrize("method", METHODS[1:])

@@ -59,7 +59,8 @@ class LiveAgent:
 
     Where outcomes come late, out of order or never, `decide` and `learn` are the two halves: time,
     and the rule's coin with it, moves on at `decide`, counts change at `learn`. Where every outcome
-    comes before the next decision they are `act` and `observe`, bit for bit.
+    comes before the next decision they are `act` and `observe`, bit for bit. A subclass has
+    `observe`, or `learn` and `move_on` in its place.
 
     `kept` names the attributes that make up the state: arrays, whole numbers, floats, None or a
     number where that is what they hold. A subclass says in `check_sound` what else must be true of
@@ -84,14 +85,20 @@ class LiveAgent:
 
     def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        raise NotImplementedError
+        self.learn(state, action, reward, next_state)
+        self.move_on()
 
     def decide(self, state: Any) -> int:
         """Return the action in `state` and move time on; `learn` gets its outcome, if there is one.
 
         An agent that does not tell the two halves apart moves time on when it learns.
         """
-        return self.act(state)
+        action = self.act(state)
+        self.move_on()
+        return action
+
+    def move_on(self) -> None:
+        """Move time on by a step, where the two halves are told apart."""
 
     def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Learn from a transition, however late; time stays where `decide` has moved it.

@@ -83,22 +83,12 @@ class FixedAgent(LiveAgent):
             return int(np.argmax(self.available[state]))  # asked about another state in this step
         return self.action
 
-    def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
-        """Move time on."""
-        self.learn(state, action, reward, next_state)
-        self._move_on()
-
-    def decide(self, state: Any) -> int:
-        """Return the action in `state` and move time on."""
-        action = self.act(state)
-        self._move_on()
-        return action
-
     def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Raise if there is no such transition; there is nothing to learn."""
         checked_transition(self.sizes, state, action, reward, next_state)
 
-    def _move_on(self) -> None:
+    def move_on(self) -> None:
+        """Move time on."""
         self.action = None
         self.step += 1
 

@@ -53,16 +53,9 @@ class DifferentialQAgent(LiveAgent):
             return pick(available, self.uniform / self.spec.epsilon)
         return int(np.argmax(self.values[state]))
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self.learn(state, action, reward, next_state)
+    def move_on(self) -> None:
+        """Move time on."""
         self.uniform = None
-
-    def decide(self, state: int) -> int:
-        """Return the action in `state` and move time on."""
-        action = self.act(state)
-        self.uniform = None
-        return action
 
     def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be."""

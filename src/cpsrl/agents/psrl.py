@@ -96,6 +96,17 @@ class Evidence:
         self.told, self.n_actions = told, n_actions
         self.backlog = EMPTY
 
+    def check_possible(self, state: int, action: int, next_state: int) -> None:
+        """Raise a ValueError if the belief will call the transition impossible."""
+        self.told.check_possible(state, action, next_state)
+        if self.told.check_together is not None and self.backlog.filled[0]:
+            states, actions, _, next_states = self.pending()
+            self.told.check_together(
+                np.append(states, state),
+                np.append(actions, action),
+                np.append(next_states, next_state),
+            )
+
     def enter(self, row: int, reward: float, next_state: int) -> None:
         """Put a transition where the belief will find it."""
         backlog = self.backlog
@@ -296,7 +307,7 @@ class PSRLAgent(LiveAgent):
         state, action, reward, next_state = checked_transition(
             self.sizes, state, action, reward, next_state
         )
-        self.told.check_possible(state, action, next_state)
+        self.evidence.check_possible(state, action, next_state)
         self.expected.look(reward)
         return state * self.sizes.n_actions + action, reward, next_state
 

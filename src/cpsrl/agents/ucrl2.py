@@ -120,36 +120,32 @@ class UCRL2Agent(LiveAgent):
         visited = self.visits[pair] - self.visits_before[pair]
         if self.resamples == 0 or visited >= max(1, self.visits_before[pair]):
             self.plan()
+            self.visits_before = self.visits.copy()
+            self.resamples += 1
         return int(self.policy[state])
 
     def plan(self) -> None:
-        """Begin an episode."""
+        """Make the policy of the episode that begins."""
         n_states, n_actions = self.visits.shape
         seen = np.maximum(1, self.visits)
         wide = np.log(2 * n_states * n_actions * self.step / self.spec.delta)
         narrow = np.log(2 * n_actions * self.step / self.spec.delta)
         rewards = self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen))
-        if self.sizes.available is not None:
-            rewards[~self.sizes.available] = -np.inf
         self.policy = extended_value_iteration(
             self.counts / seen[:, :, None],
-            rewards,
+            self.allowed(rewards),
             np.sqrt(14 * n_states * narrow / seen),
             1 / np.sqrt(self.step),
         )
-        self.visits_before = self.visits.copy()
-        self.resamples += 1
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
-        self.learn(state, action, reward, next_state)
-        self.step += 1
+    def allowed(self, rewards: Floats) -> Floats:
+        """Return rewards `(S, A)` with -inf for the actions that are not available."""
+        available = self.sizes.available
+        return rewards if available is None else np.where(available, rewards, -np.inf)
 
-    def decide(self, state: int) -> int:
-        """Return the action in `state` and move time on."""
-        action = self.act(state)
+    def move_on(self) -> None:
+        """Move time on."""
         self.step += 1
-        return action
 
     def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be."""

@@ -135,15 +135,13 @@ class UCRL2BAgent(UCRL2Agent):
         self.reward_squares[state, action] += ((reward - self.low) / self.width) ** 2
 
     def plan(self) -> None:
-        """Begin an episode."""
+        """Make the policy of the episode that begins."""
         n_states, n_actions = self.visits.shape
         seen = np.maximum(1, self.visits)
         weight = np.log(6 * n_states * n_actions * seen / self.spec.delta) / seen
         mean = self.reward_sums / seen
         variance = np.maximum(0.0, self.reward_squares / seen - mean**2)
         rewards = mean + self.spec.width * (2 * np.sqrt(variance * weight) + 6 * weight)
-        if self.sizes.available is not None:
-            rewards[~self.sizes.available] = -np.inf
         cells = self.counts.reshape(-1, n_states)
         rows, successors = np.nonzero(cells)
         frequency = cells[rows, successors] / seen.ravel()[rows]
@@ -158,13 +156,11 @@ class UCRL2BAgent(UCRL2Agent):
             successors,
             least,
             room,
-            rewards,
+            self.allowed(rewards),
             np.inf if self.spec.span is None else self.spec.span,
             1 / np.sqrt(self.step),
             self.value,
         )
-        self.visits_before = self.visits.copy()
-        self.resamples += 1
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if counts, rewards, values, step or policy are impossible."""

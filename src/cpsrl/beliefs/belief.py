@@ -91,6 +91,12 @@ class LiveBelief:
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the belief calls the transition impossible."""
 
+    @property
+    def check_together(self) -> Any:
+        """`check_together(states, actions, next_states)`, which raises if transitions `(n,)` are
+        impossible together; None where it is enough that each of them is possible."""
+        return None
+
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that the belief calls impossible."""
 
@@ -123,6 +129,10 @@ class Plain(LiveBelief):
     def copy(self) -> "Plain":
         """Return another one that believes the same."""
         return Plain(copy.deepcopy(self.belief))
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all evidence, where the belief can (see `forgetting`)."""
+        self.belief.fade(factor)
 
 
 BELIEFS: Registry[Belief] = Registry("belief", Belief)
@@ -213,7 +223,8 @@ def check_transitions(mdp: TabularMDP, possible: Any) -> None:
     """Raise a ValueError if `possible(rows, states)` is False for a transition of `mdp`."""
     real = mdp.csr
     rows = np.repeat(np.arange(real.shape[0]), np.diff(real.indptr))
-    wrong = np.flatnonzero(~possible(rows, real.indices))
+    there = np.ones(len(rows), bool) if mdp.available is None else mdp.available.ravel()[rows]
+    wrong = np.flatnonzero(there & ~possible(rows, real.indices))
     if wrong.size:
         state, action = divmod(int(rows[wrong[0]]), mdp.n_actions)
         raise ValueError(

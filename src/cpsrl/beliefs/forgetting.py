@@ -155,16 +155,29 @@ class Fading(LiveBelief):
         self.inner, self.half_life = inner, half_life
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
-        """Learn from transitions `(n,)`, in the order of time."""
-        left = 2.0 ** (-1.0 / self.half_life)
-        for i in range(len(states)):
-            self.inner.fade(left)  # type: ignore[attr-defined]
-            at = slice(i, i + 1)
-            self.inner.observe_many(states[at], actions[at], rewards[at], next_states[at])
+        """Learn from transitions `(n,)`, in the order of time; raise, and learn nothing, if one of
+        them cannot be."""
+        left, before = 2.0 ** (-1.0 / self.half_life), self.inner.state()
+        try:
+            for i in range(len(states)):
+                self.inner.fade(left)  # type: ignore[attr-defined]
+                at = slice(i, i + 1)
+                self.inner.observe_many(states[at], actions[at], rewards[at], next_states[at])
+        except ValueError:
+            self.inner.restore(before)
+            raise
 
     def sample(self, rng: np.random.Generator) -> Any:
         """Return a model."""
         return self.inner.sample(rng)
+
+    def copy(self) -> "Fading":
+        """Return another one that believes the same."""
+        return Fading(self.inner.copy(), self.half_life)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what there is to tell of the belief inside."""
+        return self.inner.facts()
 
     def state(self) -> dict[str, Any]:
         """Return the state of the belief inside."""
@@ -177,6 +190,11 @@ class Fading(LiveBelief):
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the belief inside calls the transition impossible."""
         self.inner.check_possible(state, action, next_state)
+
+    @property
+    def check_together(self) -> Any:
+        """That of the belief inside."""
+        return self.inner.check_together
 
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that the belief calls impossible."""
@@ -225,14 +243,4 @@ class Forgetting(Belief):
                 f"the evidence of {self.belief!r} can't fade: Forgetting is for Dirichlet(...), "
                 "Truncated(...), and beliefs whose live form has fade(factor)"
             )
-        return Fading(
-            inner if isinstance(inner, LiveBelief) else FadingPlain(inner), self.half_life
-        )
-
-
-class FadingPlain(Plain):
-    """The defaults around a plain live belief that can fade."""
-
-    def fade(self, factor: float) -> None:
-        """Multiply the weight of all evidence."""
-        self.belief.fade(factor)
+        return Fading(inner if isinstance(inner, LiveBelief) else Plain(inner), self.half_life)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -69,6 +69,11 @@ class Members:
             table[places[known], i] = np.log(chances[known])
         return table
 
+    @cached_property
+    def excluding(self) -> bool:
+        """Whether what is possible at one point is impossible at another."""
+        return bool(np.isneginf(self.table).any())
+
     def table_at(self, points: Floats) -> Floats:
         """Return the logarithms `(n, G)` at other points `(G, d)`."""
         return self._filled(self._entries(point) for point in points)
@@ -109,12 +114,20 @@ class LiveParametric(LiveBelief):
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`; raise, and learn nothing, if no parameter explains one."""
+        places = self.explained(states, actions, next_states)
+        self.learn(np.bincount(places, minlength=len(self.counts)).astype(np.float64))
+
+    def explained(self, states: Ints, actions: Ints, next_states: Ints) -> Ints:
+        """Return the places of transitions `(n,)`; raise if no parameter that is left explains all.
+
+        The error names the first of them that rules out the last parameter.
+        """
         places = self.members.places(states * self.members.shape[1] + actions, next_states)
         dead = np.flatnonzero(places < 0)
         first = int(dead[0]) if dead.size else self.first_unexplained(places)
         if first is not None:
             raise impossible(int(states[first]), int(actions[first]), int(next_states[first]))
-        self.learn(np.bincount(places, minlength=len(self.counts)).astype(np.float64))
+        return places
 
     def learn(self, new: Floats) -> None:
         """Add counts `(n,)` of new transitions."""
@@ -162,18 +175,11 @@ class LiveParametric(LiveBelief):
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if no parameter that is left makes the transition possible."""
-        row = np.array([state * self.members.shape[1] + action])
-        place = self.members.places(row, np.array([next_state]))
-        if place[0] < 0 or self.first_unexplained(place) is not None:
-            raise impossible(state, action, next_state)
+        self.explained(np.array([state]), np.array([action]), np.array([next_state]))
 
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that no parameter does."""
         check_transitions(mdp, lambda rows, states: self.members.places(rows, states) >= 0)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the mean and a 95% interval of every parameter."""
-        raise NotImplementedError
 
 
 class Weighted(LiveParametric):
@@ -200,6 +206,11 @@ class Weighted(LiveParametric):
         alive = alive & np.logical_and.accumulate(self.table[places[met]] > -np.inf)
         gone = np.flatnonzero(~alive.any(axis=1))
         return int(met[gone[0]]) if gone.size else None
+
+    @property
+    def check_together(self) -> Any:
+        """`explained`, where a transition may rule out points; else None."""
+        return self.explained if self.members.excluding else None
 
     def sound(self, arrays: dict[str, Any]) -> bool:
         """Return whether some point explains the counts stored."""

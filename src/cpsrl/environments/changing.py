@@ -46,18 +46,13 @@ def changing(
 def mirrored(mdp: TabularMDP) -> TabularMDP:
     """Return the MDP with states and actions in reverse order; the initial state stays."""
     rewards = mdp.rewards if mdp.transition_rewards is None else _by_cell(mdp)
-    options: dict[str, Any] = (
-        {} if mdp.available is None else {"available": mdp.available[::-1, ::-1]}
-    )
-    if np.ndim(mdp.noise) == 2:
-        options["noise"] = mdp.noise[::-1, ::-1]
-    turned = rewards[::-1, ::-1, ::-1] if rewards.ndim == 3 else rewards[::-1, ::-1]
     return replace(
         mdp,
-        transitions=mdp.dense[::-1, ::-1, ::-1],
-        rewards=turned,
+        transitions=np.flip(mdp.dense),
+        rewards=np.flip(rewards),
         transition_rewards=None,
-        **options,
+        available=None if mdp.available is None else np.flip(mdp.available),
+        noise=np.flip(mdp.noise) if np.ndim(mdp.noise) == 2 else mdp.noise,
     )
 
 

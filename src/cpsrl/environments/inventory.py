@@ -39,8 +39,10 @@ def inventory(
 
     check_room("the transitions", capacity + 1, capacity + 1, capacity + 1)
     units = np.arange(capacity + 1)
+    more = scipy.special.pdtrc(units, mean)
+    at_least = np.concatenate(([1.0], more[:-1]))
     exactly = np.diff(scipy.special.pdtr(units, mean), prepend=0.0)
-    at_least = np.concatenate(([1.0], scipy.special.pdtrc(units[:-1], mean)))
+    exactly = np.where(units > mean, at_least - more, exactly)  # in the tail that is the smaller
     left_over = np.zeros((capacity + 1, capacity + 1))
     for x in units:
         left_over[x, 0] = at_least[x]

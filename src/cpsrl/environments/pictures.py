@@ -24,7 +24,7 @@ Last = tuple[int, float] | None
 MARGIN, LINE, LARGEST = 12, 30, 48
 WIDEST, MOST_CELLS = 960, 4000
 WHITE, INK, GREY, LIGHT = (255, 255, 255), (40, 44, 52), (150, 156, 166), (230, 233, 238)
-BLUE, WATER, GOLD, GREEN = (31, 119, 180), (205, 230, 247), (230, 170, 20), (44, 160, 44)
+BLUE, WATER, GOLD = (31, 119, 180), (205, 230, 247), (230, 170, 20)
 
 
 class Picture:

@@ -28,8 +28,8 @@ from cpsrl.types import Bools, Floats, Ints
 RESETS = ("same-step", "next-step")
 PREFIX = "gym:"
 """How the names of Gymnasium's environments begin in specifications and on the command line."""
-Entries = tuple[Ints, Floats, Ints, Floats]
-"""Rows s*A + a, probabilities, next states and rewards, one of each an entry."""
+ROW, CHANCE, NEXT, REWARD = range(4)
+"""What there is of each entry: its row s*A + a, probability, next state and reward, `(4, n)`."""
 DENSE_STATES = 128
 """Up to this many states the table is a dense one."""
 
@@ -62,17 +62,17 @@ def tabular(
         for a in np.flatnonzero(available[s])
         for entry in table[s][a]
     ]
-    columns = np.array(entries, np.float64).T
-    rows, successors, ended = columns[0].astype(int), columns[2].astype(int), columns[4] > 0
-    chances, rewards = columns[1], columns[3] + terminal_reward * ended
+    *columns, ended = np.array(entries, np.float64).T
+    ended, lines = ended > 0, np.array(columns)
+    lines[REWARD] += terminal_reward * ended
     if reset == "same-step":
-        parts = _restarted(rows, chances, successors, rewards, ended, first)
+        lines = _restarted(lines, ended, first)
     else:
-        over = _terminal_states(rows // n_actions, successors, ended, first, label)
-        parts = _waited(rows, chances, successors, rewards, over, first, n_actions)
+        over = _terminal_states(lines, ended, first, n_actions, label)
+        lines = _waited(lines, over, first, n_actions)
     only = np.flatnonzero(first)
     return TabularMDP(
-        *_arrays(*parts, n_states, n_actions),
+        *_arrays(lines, n_states, n_actions),
         available=None if available.all() else available,
         initial=int(only[0]) if len(only) == 1 else first,
         name=f"{PREFIX}{name}" if name else "",
@@ -92,16 +92,16 @@ def _check_wrappers(env: Any, bare: Any, reset: str, terminal_reward: float) -> 
         env = env.env
 
 
-def _arrays(
-    rows: Ints, chances: Floats, successors: Ints, rewards: Floats, n_states: int, n_actions: int
-) -> tuple[Any, Any]:
-    """Return transitions and rewards, entries of the same row and successor put together.
+def _arrays(lines: Floats, n_states: int, n_actions: int) -> tuple[Any, Any]:
+    """Return transitions and rewards of entries, those of one row and successor put together.
 
     Rewards are `(S, A)` where they do not depend on the successor.
     """
     import scipy.sparse as sp
 
-    keys, place = np.unique(rows * n_states + successors, return_inverse=True)
+    chances, rewards = lines[CHANCE], lines[REWARD]
+    cells = (lines[ROW] * n_states + lines[NEXT]).astype(np.int64)
+    keys, place = np.unique(cells, return_inverse=True)
     chance = np.bincount(place, chances)
     least, most = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
     np.minimum.at(least, place, rewards)
@@ -124,45 +124,31 @@ def _arrays(
     return transitions, given
 
 
-def _restarted(
-    rows: Ints, chances: Floats, successors: Ints, rewards: Floats, ended: Bools, first: Floats
-) -> Entries:
+def _restarted(lines: Floats, ended: Bools, first: Floats) -> Floats:
     """Return the entries, each one that ends led to the first states instead."""
-    starts = np.flatnonzero(first)
-    n = int(ended.sum())
-    return (
-        np.concatenate([rows[~ended], np.repeat(rows[ended], len(starts))]),
-        np.concatenate([chances[~ended], np.outer(chances[ended], first[starts]).ravel()]),
-        np.concatenate([successors[~ended], np.tile(starts, n)]),
-        np.concatenate([rewards[~ended], np.repeat(rewards[ended], len(starts))]),
-    )
+    starts, n = np.flatnonzero(first), int(ended.sum())
+    led = np.repeat(lines[:, ended], len(starts), axis=1)
+    led[CHANCE] *= np.tile(first[starts], n)
+    led[NEXT] = np.tile(starts, n)
+    return np.concatenate([lines[:, ~ended], led], axis=1)
 
 
-def _waited(
-    rows: Ints,
-    chances: Floats,
-    successors: Ints,
-    rewards: Floats,
-    over: Ints,
-    first: Floats,
-    n_actions: int,
-) -> Entries:
+def _waited(lines: Floats, over: Ints, first: Floats, n_actions: int) -> Floats:
     """Return the entries, those of the states `over` replaced by ones to the first states."""
-    kept = ~np.isin(rows // n_actions, over)
-    starts = np.flatnonzero(first)
-    waiting = (over[:, None] * n_actions + np.arange(n_actions)).ravel()
-    return (
-        np.concatenate([rows[kept], np.repeat(waiting, len(starts))]),
-        np.concatenate([chances[kept], np.tile(first[starts], len(waiting))]),
-        np.concatenate([successors[kept], np.tile(starts, len(waiting))]),
-        np.concatenate([rewards[kept], np.zeros(len(waiting) * len(starts))]),
-    )
+    kept, starts = ~np.isin(lines[ROW] // n_actions, over), np.flatnonzero(first)
+    rows = (over[:, None] * n_actions + np.arange(n_actions)).ravel()
+    waiting = np.zeros((4, len(rows) * len(starts)))
+    waiting[ROW] = np.repeat(rows, len(starts))
+    waiting[CHANCE] = np.tile(first[starts], len(rows))
+    waiting[NEXT] = np.tile(starts, len(rows))
+    return np.concatenate([lines[:, kept], waiting], axis=1)
 
 
 def _terminal_states(
-    states: Ints, successors: Ints, ended: Bools, first: Floats, label: str
+    lines: Floats, ended: Bools, first: Floats, n_actions: int, label: str
 ) -> Ints:
     """Return the states in which an episode is over, or raise where the same one is also not."""
+    states, successors = lines[[ROW, NEXT]].astype(np.int64) // [[n_actions], [1]]
     reached = first > 0
     while True:
         further = successors[reached[states] & ~ended]

@@ -139,33 +139,25 @@ def run_fleet(
 ) -> tuple[int, int, int, int]:
     """Take the steps first + i, ..., first + n - 1 of N agents, the first of them from agent j on.
 
+    Arguments of the names that `tabular.run_chunk` has are what they are there, of all agents: M
+    is N where each draws its own models, and 1 where one draw is shared.
+
     Args:
-        world: the environment.
-        belief: the belief's arrays, or the backlog, updated in place, as those that follow.
-        model: room for a sampled model and to plan in.
-        policies: `(M, S)` those of M = N agents, or M = 1 that all share.
-        stand_in: `(S, A)` for actions that are not available; empty where all are.
-        clocks: `(M, 7)` their clocks.
-        nothing: `(0,)`.
-        fixed_gamma: the discount factor to plan with.
-        resample: `(M, n)` whether each of them resamples at each step.
-        gamma: `(M, n)` the discount factors, or empty where there is one.
+        policies: `(M, S)`.
+        clocks: `(M, 7)`.
+        nothing: `(0,)`, in place of visits.
+        resample: `(M, n)`.
+        gamma: `(M, n)`, or empty where there is one for all.
         first: the first step of the chunk.
-        n: the length of the chunk.
         i: how many of its steps have been taken.
         j: whose turn it is.
         drawn: whether the one whose turn it is has resampled for this step already.
         states: `(N,)` where the copies are.
         paid: `(N,)` the rewards realised so far.
-        marks: `(points,)` the steps to record.
         sums: `(points,)` the rewards realised up to each mark, on average over the agents.
-        resamples: `(points,)` the resamplings up to each mark, of all of them.
         each: `(points, N)` the rewards of every agent.
-        mark: which of the marks is the next.
-        stop: `(1,)` set by another thread to end the run.
-        transition_words: `(N, 4)` the streams of one uniform a step.
-        reward_words: `(N, 4)` those of one variate a step where rewards are noisy.
-        belief_words: `(M, 4)` those of the sampled models.
+        transition_words, reward_words: `(N, 4)`.
+        belief_words: `(M, 4)`.
 
     Returns:
         DONE, PAUSED where a resampling is due in Python, STOPPED, or FULL where the backlog is; the

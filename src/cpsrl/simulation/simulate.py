@@ -282,9 +282,12 @@ def _begin(
     agent: Any = None
     for i in range(len(numbers)):
         streams = Streams(words=words[i])
-        simulator, gain = _simulator(mdp, streams), reference.gain
+        simulator: Any
         if isinstance(mdp, TabularMDP):
+            simulator = Simulator(mdp, streams)
             gain = float(_gains(mdp)[simulator.state])
+        else:
+            simulator, gain = EnvironmentSimulator(mdp, streams), reference.gain
         if predicts(spec):
             agent = Predictor(spec, checked_mdp(mdp))
         elif not isinstance(spec, Agent):
@@ -435,11 +438,6 @@ def _states(
             }
         )
     return tuple(states)
-
-
-def _simulator(mdp: TabularMDP | Environment, streams: Streams) -> Any:
-    kind: Any = Simulator if isinstance(mdp, TabularMDP) else EnvironmentSimulator
-    return kind(mdp, streams)
 
 
 def _stored(simulator: Any) -> Any:
