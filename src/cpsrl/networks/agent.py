@@ -370,12 +370,6 @@ class ValueSamplingAgent(LiveAgent):
         self._learn(entry, reward)
         self.move_on()
 
-    def decide(self, observation: Any) -> int:
-        """Return the action on `observation` and move time on."""
-        action = self.act(observation)
-        self.move_on()
-        return action
-
     def learn(self, observation: Any, action: int, reward: float, next_observation: Any) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be.
 
