@@ -13,6 +13,8 @@ from cpsrl.networks import (
     DQN,
     BootstrappedDQN,
     EnvironmentSimulator,
+    Heads,
+    Hypermodel,
     Members,
     ValueSampling,
     workers,
@@ -96,8 +98,17 @@ def test_the_live_agent_does_the_same_step_by_step(spec, mdp):
     assert equal(live.agent.state(), state["agent"], rounding=True)
 
 
-@pytest.mark.parametrize("belief", [Members(4, 3.0, 0.5, (8,)), LinearIndex()], ids=repr)
-@pytest.mark.parametrize("objective", [Discounted(0.8), Average()], ids=lambda o: o.label)
+@pytest.mark.parametrize(
+    ("belief", "objective"),
+    [
+        (Members(4, 3.0, 0.5, (8,)), Discounted(0.8)),
+        (Members(4, 3.0, 0.5, (8,)), Average()),
+        (LinearIndex(), Discounted(0.8)),
+        (Heads(4, 3.0, 0.5, (8,)), Average()),
+        (Hypermodel(dimension=2, functions=3, noise=0.1, hidden=(8,)), Average()),
+    ],
+    ids=lambda part: part.label,
+)
 class TestAWorldThatIsNotATable:
     def spec(self, belief, objective):
         return ValueSampling(
