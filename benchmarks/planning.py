@@ -69,7 +69,7 @@ def tandem(room: int = 140) -> cpsrl.TabularMDP:
             (arrival, np.where(m < room, states + room + 1, states)),
             (first, np.where((m > 0) & (n < room), states - room, states)),
             (second, np.where(n > 0, states - 1, states)),
-            (total - arrival - first - second, states),
+            (max(total - arrival - first - second, 0.0), states),
         ]
         for rate, reached in moves:
             rows.append(4 * states + action)

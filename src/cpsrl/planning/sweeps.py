@@ -43,7 +43,8 @@ SHARE = 0.1
 TRIAL_STEPS, MOST_STEPS = 6, 40
 """Policy steps after which a chain's pace is known, and the most that it may need for SHARE."""
 AT_ONCE = 4
-"""How often SHARE is taken at once where the last Bellman step has kept the policy."""
+"""How often SHARE is taken at once where the last Bellman step has kept the policy, if discounted:
+an average is settled afterwards."""
 PROGRESS, PATIENCE = 0.8, 4
 """A Bellman step that leaves more than this share of max d - min d is idle; after so many idle
 steps a model counts as slow."""
@@ -113,7 +114,8 @@ class Sweeps:
         for number in range(most):
             before = self.width
             if number or self.sweeps:
-                rounds = 1 if self._changed or self.sweeps == 1 or self.slow else AT_ONCE
+                kept = self._gamma < 1 and self.sweeps > 1 and not (self._changed or self.slow)
+                rounds = AT_ONCE if kept else 1
                 self.evaluate(max(SHARE**rounds * before, 0.5 * target), rounds * MOST_STEPS)
             self.improve()
             self._idle += self.width > PROGRESS * before
