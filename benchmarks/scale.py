@@ -3,7 +3,9 @@
 For every size a process of its own walks an agent through some steps of `gridworld`, with the
 default prior (every successor possible, 1/S each) and gamma = .99, and times resamplings: to draw a
 model from the posterior, and to plan in it. A dense model of the largest would have 4e12 cells.
-Then a resampling of TSDE on a random model of 20,000 states, 5 actions and 2 successors, with and
+The model drawn is also planned in for the average reward, up to 100,000 states. Then a whole run of
+10,000 steps on the grid of 100,000 states, and what it would save to plan from the last policy; and
+a resampling of TSDE on a random model of 20,000 states, 5 actions and 2 successors, with and
 without the support that says which successors are possible.
 
     python benchmarks/scale.py
@@ -22,6 +24,9 @@ from rich.table import Table
 
 SIZES = {1_000: (25, 40), 10_000: (100, 100), 100_000: (250, 400), 1_000_000: (1_000, 1_000)}
 GAMMA, STEPS, ROUNDS = 0.99, 1_000, 3
+MOST_AVERAGE = 100_000
+"""The most states that are planned in for the average reward."""
+RUN_STEPS = 10_000
 
 MEASURE = f"""
 import json, resource, sys, time
@@ -52,12 +57,51 @@ for _ in range({ROUNDS}):
     again = time.perf_counter()
     agent.resample()
     sample, whole = min(sample, drawn - began), min(whole, time.perf_counter() - again)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+average = None
+if mdp.n_states <= {MOST_AVERAGE}:
+    model = agent.belief.sample(agent.streams.belief)
+    cpsrl.Average().solve(small.drawn, 1.0)  # compiles
+    began = time.perf_counter()
+    cpsrl.Average().solve(model, 1.0)
+    average = time.perf_counter() - began
 print(json.dumps({{
     "pairs": mdp.n_states * mdp.n_actions,
     "entries": entries,
     "sample": sample,
     "whole": whole,
-    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    "peak": peak,
+    "average": average,
+}}))
+"""
+
+RUN = f"""
+import json, sys, time
+import cpsrl
+
+mdp = cpsrl.environment("gridworld", rows=int(sys.argv[1]), columns=int(sys.argv[2]))
+agent, world = cpsrl.start(cpsrl.ContinuingPSRL({GAMMA}), mdp), mdp.simulator()
+agent.resample()  # compiles
+resampling, before, began = 0.0, agent.resamples, time.perf_counter()
+for _ in range({RUN_STEPS}):
+    state, start, resamples = world.state, time.perf_counter(), agent.resamples
+    action = agent.act(state)
+    resampling += (agent.resamples > resamples) * (time.perf_counter() - start)
+    reward, next_state = world.step(action)
+    agent.observe(state, action, reward, next_state)
+seconds = time.perf_counter() - began
+model, plans = agent.belief.sample(agent.streams.belief), []
+for policy in (None, agent.policy):
+    start = time.perf_counter()
+    found = cpsrl.solve_discounted(model, {GAMMA}, policy=policy)
+    plans.append(time.perf_counter() - start)
+print(json.dumps({{
+    "seconds": seconds,
+    "resamplings": agent.resamples - before,
+    "share": resampling / seconds,
+    "cold": plans[0],
+    "warm": plans[1],
+    "moved": float((found.policy != agent.policy).mean()),
 }}))
 """
 
@@ -90,7 +134,8 @@ def main() -> None:
         "sample, s",
         "sample and plan, s",
         "us a pair",
-        "peak memory, GiB",
+        "average, s",
+        "peak, GiB",
     ):
         table.add_column(column, justify="right")
     measured = []
@@ -100,6 +145,7 @@ def main() -> None:
         command = [sys.executable, "-c", MEASURE, str(rows), str(columns)]
         found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
         measured.append([found[name] for name in ("pairs", "whole", "peak")])
+        average = found["average"]
         table.add_row(
             f"{n_states:,}",
             f"{found['pairs']:,}",
@@ -107,6 +153,7 @@ def main() -> None:
             f"{found['sample']:.3f}",
             f"{found['whole']:.2f}",
             f"{found['whole'] / found['pairs'] * 1e6:.1f}",
+            "-" if average is None else f"{average:.2f}",
             f"{found['peak']:.2f}",
         )
     console = Console(width=110, highlight=False)
@@ -116,6 +163,15 @@ def main() -> None:
     console.print(
         f"between the two largest, time grows as (S*A)^{growth[0]:.2f} and memory as "
         f"(S*A)^{growth[1]:.2f}"
+    )
+    rows, columns = SIZES[1_000 if quick else 100_000]
+    command = [sys.executable, "-c", RUN, str(rows), str(columns)]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    console.print(
+        f"{RUN_STEPS:,} steps on {rows * columns:,} states: {found['seconds']:.1f} s, "
+        f"{100 * found['share']:.1f}% of it in {found['resamplings']} resamplings; planning takes "
+        f"{found['warm'] / found['cold']:.2f} of the time from the last policy, of which "
+        f"{100 * found['moved']:.0f}% of the actions change"
     )
     command = [sys.executable, "-c", SUPPORT]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)

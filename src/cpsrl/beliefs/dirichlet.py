@@ -226,7 +226,8 @@ class DenseDirichlet(LiveBelief):
 
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""
-        check_transitions(mdp, lambda rows, states: self.arrays.alpha[rows, states] > 0)
+        if not self._all_possible:
+            check_transitions(mdp, lambda rows, states: self.arrays.alpha[rows, states] > 0)
 
     @property
     def _learned(self) -> dict[str, Any]:
@@ -239,6 +240,8 @@ class DenseDirichlet(LiveBelief):
 def _usual(alpha: Floats) -> float:
     """Return the parameter of most possible cells, if most have the same; NaN if there are none."""
     possible = alpha[alpha > 0]
+    if possible.size and possible.min() == possible.max():
+        return float(possible[0])
     return float(np.median(possible)) if possible.size else np.nan
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -25,20 +25,17 @@ FINEST = 1e-15
 
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` with those of its arguments checked whose names CHECKS has."""
-    signature = inspect.signature(function)
-    names = [name for name in signature.parameters if name in CHECKS]
+    parameters = tuple(inspect.signature(function).parameters)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:  # said better by the call itself
+        given: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
+        if len(args) + len(kwargs) != len(given):  # said better by the call itself
             return function(*args, **kwargs)
-        given = bound.arguments
-        for name in names:
-            if name in given:
-                given[name] = CHECKS[name](given[name], given.get("mdp"))
-        return function(*bound.args, **bound.kwargs)
+        for name in given:
+            if check := CHECKS.get(name):
+                given[name] = check(given[name], given.get("mdp"))
+        return cast(Callable[..., R], function)(**given)
 
     return call
 

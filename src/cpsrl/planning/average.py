@@ -39,7 +39,7 @@ from cpsrl.planning.discounted import (
     with_rewards,
 )
 from cpsrl.planning.evaluation import factored, policy_chain
-from cpsrl.planning.sweeps import Sweeps, bellman_step, sparse_change
+from cpsrl.planning.sweeps import Sweeps, sparse_change
 from cpsrl.types import Floats, Ints, brief
 from cpsrl.waiting import interruptible, stage
 
@@ -186,9 +186,9 @@ def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution:
         return _iterate(mdp, tol, False, sweeps.policy)
     how = (sweeps.method, sweeps.sweeps)
     level, bias, low = found
-    _, high, _ = bellman_step(mdp, 1.0, bias, sweeps.policy)
-    error = settled_error(mdp, level, bias, low, high)
-    return AverageSolution(sweeps.policy, np.full(mdp.n_states, level), bias, error, tol, *how)
+    policy = sweeps.policy.copy()
+    error = settled_error(mdp, level, bias, low, sweeps.largest(bias))
+    return AverageSolution(policy, np.full(mdp.n_states, level), bias, error, tol, *how)
 
 
 def _iterate(mdp: TabularMDP, tol: float, bias_optimal: bool, policy: Ints) -> AverageSolution:

@@ -48,7 +48,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._compile import inlined, jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import kernels
 from cpsrl.types import Floats, Ints
@@ -68,6 +68,10 @@ class Measures(NamedTuple):
     """max |r|."""
     terms: int
     """The most terms of a row."""
+    low: float
+    """min r."""
+    high: float
+    """max r."""
 
 
 _measures: "weakref.WeakKeyDictionary[TabularMDP, Measures]" = weakref.WeakKeyDictionary()
@@ -83,7 +87,8 @@ def measures(mdp: TabularMDP) -> Measures:
             data = mdp.dense.ravel()
             indptr = np.arange(0, data.size + 1, mdp.n_states)
         defect = float(_row_defect(indptr, data))
-        found = Measures(defect, float(np.abs(mdp.rewards).max()), int(np.diff(indptr).max()))
+        low, high = float(mdp.rewards.min()), float(mdp.rewards.max())
+        found = Measures(defect, max(-low, high), int(np.diff(indptr).max()), low, high)
         _measures[mdp] = found
     return found
 
@@ -108,8 +113,9 @@ def _row_defect(indptr: Ints, data: Floats) -> float:
 
 
 @jit
-def _dense_differences(P: Floats, x: Floats, change: Floats, weight: Floats) -> None:
+def _dense_differences(P: Floats, x: Floats, share: float, change: Floats, slack: Floats) -> None:
     n_states, n_actions = P.shape[:2]
+    least = _least(x)
     shifted, size = np.empty(n_states), np.empty(n_states)
     for s in range(n_states):
         for j in range(n_states):
@@ -117,14 +123,21 @@ def _dense_differences(P: Floats, x: Floats, change: Floats, weight: Floats) -> 
             size[j] = abs(shifted[j])
         for a in range(n_actions):
             change[s, a] = kernels.dot(P[s, a], shifted)
-            weight[s, a] = kernels.dot(P[s, a], size)
+            slack[s, a] = share * kernels.dot(P[s, a], size) + least
 
 
 @jit
 def _sparse_differences(
-    indptr: Ints, indices: Ints, data: Floats, x: Floats, change: Floats, weight: Floats
+    indptr: Ints,
+    indices: Ints,
+    data: Floats,
+    x: Floats,
+    share: float,
+    change: Floats,
+    slack: Floats,
 ) -> None:
     n_states, n_actions = change.shape
+    least = _least(x)
     for s in range(n_states):
         for a in range(n_actions):
             row = s * n_actions + a
@@ -134,33 +147,62 @@ def _sparse_differences(
                 total += term
                 size += abs(term)
             change[s, a] = total
-            weight[s, a] = (indptr[row + 1] - indptr[row] + 8) * size
+            slack[s, a] = share * ((indptr[row + 1] - indptr[row] + 8) * size) + least
+
+
+@inlined
+def _least(x: Floats) -> float:
+    """Return what may underflow: nothing where `x` is constant."""
+    for s in range(len(x)):
+        if x[s] != x[0]:
+            return TINY
+    return 0.0
 
 
 def differences(mdp: TabularMDP, x: Floats) -> tuple[Floats, Floats]:
     """Return P x - x `(S, A)`, differences first, and how far each entry may be off `(S, A)`."""
-    change, weight = np.empty(mdp.rewards.shape), np.empty(mdp.rewards.shape)
+    change, slack = np.empty(mdp.rewards.shape), np.empty(mdp.rewards.shape)
     defect = 2 * measures(mdp).defect
-    least = TINY if np.ptp(x) > 0 else 0.0
     if mdp.is_thin:
-        matrix = mdp.csr
-        _sparse_differences(matrix.indptr, matrix.indices, matrix.data, x, change, weight)
-        return change, (UNIT + defect) * weight + least
-    _dense_differences(mdp.dense, x, change, weight)
-    return change, ((mdp.n_states / 4 + 16) * UNIT + defect) * weight + least
+        model = (mdp.csr.indptr, mdp.csr.indices, mdp.csr.data)
+        _sparse_differences(*model, x, UNIT + defect, change, slack)
+    else:
+        share = (mdp.n_states / 4 + 16) * UNIT + defect
+        _dense_differences(mdp.dense, x, share, change, slack)
+    return change, slack
 
 
 def discounted_error(mdp: TabularMDP, gamma: float, policy: Ints, value: Floats) -> float:
     """Return the bound on |V* - V| and on |V_pi - V|, `value` and `policy` being as returned."""
     change, slack = differences(mdp, value)
-    change *= gamma
-    keep = (1 - gamma) * value[:, None]
-    q = (mdp.rewards - keep) + change
-    rounding = 4 * UNIT * (np.abs(mdp.rewards) + np.abs(keep) + np.abs(change))
-    slack = gamma * (slack + measures(mdp).defect * np.abs(value)[:, None]) + rounding
-    high = float((q + slack).max())
-    low = float((q - slack)[np.arange(mdp.n_states), policy].min())
-    return max(high, -low, 0.0) * (1 + 16 * UNIT) / _leaving(mdp, gamma)
+    defect = measures(mdp).defect
+    largest = _discounted_excess(change, slack, mdp.rewards, gamma, value, policy, defect)
+    return largest * (1 + 16 * UNIT) / _leaving(mdp, gamma)
+
+
+@jit
+def _discounted_excess(
+    change: Floats,
+    slack: Floats,
+    r: Floats,
+    gamma: float,
+    value: Floats,
+    policy: Ints,
+    defect: float,
+) -> float:
+    """Return b: the largest q + e of all actions and e - q of the policy's; `change` is P V - V."""
+    most = 0.0
+    for s in range(len(value)):
+        keep, stored = (1 - gamma) * value[s], defect * abs(value[s])
+        for a in range(r.shape[1]):
+            moved = gamma * change[s, a]
+            q = (r[s, a] - keep) + moved
+            rounding = 4 * UNIT * (abs(r[s, a]) + abs(keep) + abs(moved))
+            e = gamma * (slack[s, a] + stored) + rounding
+            worst = max(q, -q) + e if a == policy[s] else q + e
+            if not worst <= most:
+                most = worst if worst > most else np.inf  # not a number
+    return most
 
 
 def _leaving(mdp: TabularMDP, gamma: float) -> float:
@@ -177,7 +219,7 @@ def sweep_rounding(mdp: TabularMDP, gamma: float, low: float, high: float, step:
 
 def row_rounding(mdp: TabularMDP, size: float) -> float:
     """Return what an r + gamma P v may be off by where max |r| + gamma max |v| is `size`."""
-    defect, _, terms = measures(mdp)
+    defect, _, terms, *_ = measures(mdp)
     return ((terms + 8) * UNIT + 2 * defect) * size * (1 + 1e-6) + TINY
 
 
@@ -208,18 +250,45 @@ def settled_error(mdp: TabularMDP, gain: float, bias: Floats, low: float, high: 
 def average_error(mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats) -> float:
     """Return the bound on the distance of `gain` from the optimal gain and the policy's."""
     change, slack = differences(mdp, bias)
-    rest = mdp.rewards - gain[:, None]
-    slack += 4 * UNIT * (np.abs(rest) + np.abs(change))
-    rest += change
-    states = np.arange(mdp.n_states)
-    above, below = rest + slack, (slack - rest)[states, policy][:, None]
-    if np.ptp(gain) == 0.0:
-        error = max(float(above.max()), float(below.max()))
-    else:
+    above, below = np.empty_like(change), np.empty((len(gain), 1))
+    constant, most = _average_excess(change, slack, mdp.rewards, gain, policy, above, below)
+    if not constant:
+        states = np.arange(mdp.n_states)
         rows = states * mdp.n_actions + policy
         chain = TabularMDP(mdp.csr[rows], mdp.rewards[states, policy][:, None])
-        error = max(_excess(mdp, gain, above), _excess(chain, -gain, below))
-    return max(error, 0.0) * (1 + 16 * UNIT)
+        most = max(_excess(mdp, gain, above), _excess(chain, -gain, below))
+    return max(most, 0.0) * (1 + 16 * UNIT)
+
+
+@jit
+def _average_excess(
+    change: Floats,
+    slack: Floats,
+    r: Floats,
+    gain: Floats,
+    policy: Ints,
+    above: Floats,
+    below: Floats,
+) -> tuple[bool, float]:
+    """Put r + P h - h - g, at most, into `above` `(S, A)`, less it of the policy into `below`.
+
+    `change` is P h - h. Returns whether the gain is constant, and the largest of both.
+    """
+    constant, most = True, -np.inf
+    for s in range(len(gain)):
+        constant &= gain[s] == gain[0]
+        for a in range(r.shape[1]):
+            rest = r[s, a] - gain[s]
+            e = slack[s, a] + 4 * UNIT * (abs(rest) + abs(change[s, a]))
+            rest += change[s, a]
+            above[s, a] = rest + e
+            worst = above[s, a]
+            if a == policy[s]:
+                below[s, 0] = e - rest
+                worst = max(worst, below[s, 0])
+            if not worst <= most:
+                most = worst if worst > most else np.inf  # not a number
+    return constant, most
 
 
 def _excess(mdp: TabularMDP, gain: Floats, above: Floats) -> float:

@@ -171,7 +171,7 @@ def reward_shift(mdp: TabularMDP) -> float:
 
     Then r - shift is exact (Sterbenz), and nothing depends on how large the shift is.
     """
-    low, high = mdp.rewards.min().item(), mdp.rewards.max().item()
+    _, _, _, low, high = measures(mdp)
     middle = low / 2 + high / 2
     return middle if abs(middle) > FAR * (high - low) else 0.0
 

@@ -90,6 +90,25 @@ def dot(x: Floats, y: Floats) -> float:
 
 
 @inlined
+def four_dots(
+    w: Floats, x: Floats, y: Floats, z: Floats, v: Floats
+) -> tuple[float, float, float, float]:
+    """Return `dot` of four rows with `v`, to the bit: their sums don't wait for each other."""
+    a = b = c = d = e = f = g = h = 0.0
+    j = k = m = n = o = p = q = r = 0.0
+    whole = len(v) - len(v) % 4
+    for i in range(0, whole, 4):
+        s, t, u, last = v[i], v[i + 1], v[i + 2], v[i + 3]
+        a, b, c, d = a + w[i] * s, b + w[i + 1] * t, c + w[i + 2] * u, d + w[i + 3] * last
+        e, f, g, h = e + x[i] * s, f + x[i + 1] * t, g + x[i + 2] * u, h + x[i + 3] * last
+        j, k, m, n = j + y[i] * s, k + y[i + 1] * t, m + y[i + 2] * u, n + y[i + 3] * last
+        o, p, q, r = o + z[i] * s, p + z[i + 1] * t, q + z[i + 2] * u, r + z[i + 3] * last
+    for i in range(whole, len(v)):
+        a, e, j, o = a + w[i] * v[i], e + x[i] * v[i], j + y[i] * v[i], o + z[i] * v[i]
+    return (a + b) + (c + d), (e + f) + (g + h), (j + k) + (m + n), (o + p) + (q + r)
+
+
+@inlined
 def largest(x: Floats) -> float:
     """Return the largest magnitude in `x` `(n,)`."""
     most = 0.0

@@ -33,7 +33,7 @@ from cpsrl._compile import inlined, jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import ordered
 from cpsrl.planning.certificates import measures, row_rounding
-from cpsrl.planning.kernels import dot
+from cpsrl.planning.kernels import dot, four_dots
 from cpsrl.planning.parallel import blocks, in_parallel
 from cpsrl.types import Floats, Ints
 from cpsrl.waiting import stage
@@ -42,6 +42,9 @@ SHARE = 0.1
 """What share of max d - min d policy steps leave before the next Bellman step."""
 TRIAL_STEPS, MOST_STEPS = 6, 40
 """Policy steps after which a chain's pace is known, and the most that it may need for SHARE."""
+AT_ONCE = 4
+"""How often SHARE is taken at once where the last Bellman step has kept the policy, if discounted:
+an average is settled afterwards."""
 PROGRESS, PATIENCE = 0.8, 4
 """A Bellman step that leaves more than this share of max d - min d is idle; after so many idle
 steps a model counts as slow."""
@@ -111,7 +114,9 @@ class Sweeps:
         for number in range(most):
             before = self.width
             if number or self.sweeps:
-                self.evaluate(max(SHARE * before, 0.5 * target))
+                kept = self._gamma < 1 and self.sweeps > 1 and not (self._changed or self.slow)
+                rounds = AT_ONCE if kept else 1
+                self.evaluate(max(SHARE**rounds * before, 0.5 * target), rounds * MOST_STEPS)
             self.improve()
             self._idle += self.width > PROGRESS * before
             self.slow |= self._idle >= PATIENCE
@@ -125,7 +130,7 @@ class Sweeps:
         """Take a Bellman step."""
         mdp, gamma = self._mdp, self._gamma
         rise, largest = _moved(self.value, self._reference)
-        defect, reward, _ = measures(mdp)
+        defect, reward, *_ = measures(mdp)
         rounding = row_rounding(mdp, reward + gamma * (1 + defect) * largest)
         if self.sweeps:
             self._rise = gamma * (rise + defect * abs(rise)) + rounding + self._rounding
@@ -145,8 +150,17 @@ class Sweeps:
         self.value, self._other = self._other, self.value
         self.sweeps += 1
 
-    def evaluate(self, want: float) -> None:
-        """Move the value towards that of the policy, until max d - min d <= `want` for it."""
+    def largest(self, value: Floats) -> float:
+        """Return max d for v = `value` `(S,)`, of which the next Bellman step begins."""
+        self.value[:] = value
+        self.improve()
+        return self.high
+
+    def evaluate(self, want: float, most: int = MOST_STEPS) -> None:
+        """Move the value towards that of the policy, until max d - min d <= `want` for it.
+
+        A chain that would need more than `most` steps is slow.
+        """
         if not self.slow:
             found = self._policy_steps(TRIAL_STEPS, want)
             width = found.high - found.low
@@ -154,7 +168,7 @@ class Sweeps:
                 return
             pace = (width / found.first) ** (1 / (found.number - 1))
             needed = np.log(want / width) / np.log(pace) if 0 < pace < 1 else np.inf
-            if needed <= MOST_STEPS:
+            if needed <= most:
                 self._policy_steps(int(needed) + 1, want)
                 return
             self.slow = True
@@ -210,11 +224,10 @@ class Sweeps:
         if solved is not None and found.number == 1:
             return gain, bias - solved, found.low
         self.value[:] = bias
-        for _ in range(most // TRIAL_STEPS):
-            if np.ptp(self.value) <= want:
-                return gain, bias - self.value[0], found.low
-            self._policy_steps(TRIAL_STEPS, 0.0, np.zeros_like(rewards))
-        return None
+        number = 0
+        while number < most and np.ptp(self.value) > want:
+            number += self._policy_steps(TRIAL_STEPS, want, np.zeros_like(rewards)).number
+        return (gain, bias - self.value[0], found.low) if number < most else None
 
     def _policy_steps(self, most: int, want: float, rewards: Floats | None = None) -> "Steps":
         """Take steps of the policy's chain, with `rewards` `(S, A)` if not those of the model."""
@@ -352,9 +365,8 @@ def _dense_bellman(
     """As `_sparse_bellman`, for all states of a dense model."""
     n_states, n_actions = r.shape
     kept = 0
+    _dense_step(P, r, gamma, policy, v, step)
     for s in range(n_states):
-        first = policy[s]
-        step[s] = r[s, first] + gamma * dot(P[s, first], v)
         for a in range(n_actions):
             above[s, a] += rise
             kept += above[s, a] >= step[s]
@@ -443,6 +455,19 @@ def _sparse_steps(
     return number, first, low, high
 
 
+@inlined
+def _dense_step(P: Floats, r: Floats, gamma: float, policy: Ints, v: Floats, step: Floats) -> None:
+    """Put r + gamma P v of the policy into `step`."""
+    whole = len(v) - len(v) % 4
+    for s in range(0, whole, 4):
+        a, b, c, d = policy[s], policy[s + 1], policy[s + 2], policy[s + 3]
+        w, x, y, z = four_dots(P[s, a], P[s + 1, b], P[s + 2, c], P[s + 3, d], v)
+        step[s], step[s + 1] = r[s, a] + gamma * w, r[s + 1, b] + gamma * x
+        step[s + 2], step[s + 3] = r[s + 2, c] + gamma * y, r[s + 3, d] + gamma * z
+    for s in range(whole, len(v)):
+        step[s] = r[s, policy[s]] + gamma * dot(P[s, policy[s]], v)
+
+
 @jit
 def _dense_steps(
     P: Floats,
@@ -459,9 +484,10 @@ def _dense_steps(
     base, first, low, high, number = 0.0, np.inf, -np.inf, np.inf, 0
     while number < most and high - low > want:
         number += 1
+        _dense_step(P, r, gamma, policy, v, step)
         low, high = np.inf, -np.inf
         for s in range(len(v)):
-            total = r[s, policy[s]] + gamma * dot(P[s, policy[s]], v)
+            total = step[s]
             step[s] = total - base
             low = min(low, total - v[s])
             high = max(high, total - v[s])

@@ -25,7 +25,7 @@ from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted, span
 from cpsrl.planning.kernels import Workspace, discounted_policy_value, workspace
 from cpsrl.resampling import Arrays, Bernoulli
-from cpsrl.seeding import Streams
+from cpsrl.seeding import Streams, first_words
 from cpsrl.simulation import tabular
 from cpsrl.simulation.recording import Recorder, Watcher
 from cpsrl.simulation.run import Run
@@ -188,10 +188,12 @@ def runs_from_prior(
     parameter = 1 / n_states if alpha is None else alpha
     agent = PSRL(rule=coin, belief=_belief(parameter if believed is None else believed, cap))
 
+    words = first_words(seed, range(runs))
+
     def one(run: int) -> tuple[object, ...]:
-        streams = Streams(seed, run)
+        streams, again = Streams(words=words[run].copy()), Streams(words=words[run])
         mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
-        row = _one(agent, mdp, streams, Ahead(coin, Streams(seed, run)), steps, times)
+        row = _one(agent, mdp, streams, Ahead(coin, again), steps, times)
         progress(steps)
         return row
 
