@@ -39,12 +39,11 @@ from cpsrl.planning.discounted import (
     with_rewards,
 )
 from cpsrl.planning.evaluation import factored, policy_chain
-from cpsrl.planning.sweeps import Sweeps, sparse_change
+from cpsrl.planning.sweeps import Sweeps, looking_ahead, sparse_change
 from cpsrl.types import Floats, Ints, brief
 from cpsrl.waiting import interruptible, stage
 
 TRIAL_SWEEPS, MORE_SWEEPS = 12, 30
-START_GAMMA, START_SWEEPS = 0.999, 24
 MOST_DENSE = 2000
 TIE = 1e-11
 MOST_ITERATIONS, PATIENCE = 1000, 10
@@ -122,10 +121,9 @@ def _patiently(
     if mdp.n_states > DENSE_PLANNING:
         if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
             return _settled(mdp, tol, sweeps)
-        start = Sweeps(mdp, START_GAMMA, np.zeros(mdp.n_states), choice)
-        start.run(0.0, START_SWEEPS)
+        start = looking_ahead(mdp, choice).policy
         within = float(np.abs(mdp.rewards).max())
-        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start.policy).policy
+        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
         try:
             return _iterate(mdp, tol, bias_optimal, choice)
         except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
