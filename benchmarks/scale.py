@@ -49,6 +49,7 @@ for t in range({STEPS}):
 
 sample = whole = float("inf")
 for _ in range({ROUNDS}):
+    agent.drawn = None  # as `resample` does: there need not be room for two
     began = time.perf_counter()
     model = agent.belief.sample(agent.streams.belief)
     drawn = time.perf_counter()
