@@ -244,12 +244,13 @@ class TabularMDP:
     @cached_property
     def cdf(self) -> tuple[Ints, Ints, Floats]:
         """Row pointers `(S*A + 1,)`, successors and cumulative probabilities."""
-        matrix = self.csr
-        return (
-            matrix.indptr.astype(np.int64),
-            matrix.indices.astype(np.int64),
-            _row_cumulative(matrix.indptr.astype(np.int64), np.array(matrix.data)),
-        )
+        if self.is_sparse:
+            matrix = self.csr
+            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+            return indptr, indices, _row_cumulative(indptr, np.array(matrix.data))
+        rows = self.transitions.reshape(-1, self.n_states)  # a sparse matrix would take longer
+        indptr = np.append(0, np.cumsum(np.count_nonzero(rows, axis=1)))
+        return indptr, np.nonzero(rows)[1], _row_cumulative(indptr, rows[rows > 0])
 
     @cached_property
     def successors(self) -> Successors:

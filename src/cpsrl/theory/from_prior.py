@@ -13,14 +13,18 @@ completed: steps go on to T' >= T, the step before the first resampling after T.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpsrl._compile import leaf
 from cpsrl.agents.ahead import Ahead
-from cpsrl.agents.psrl import PSRL
+from cpsrl.agents.psrl import PSRL, PSRLAgent
 from cpsrl.beliefs import Dirichlet, KnownRewards, Truncated
+from cpsrl.beliefs.dirichlet import DirichletArrays
+from cpsrl.beliefs.truncated import TruncatedArrays
 from cpsrl.mdp import Simulator, TabularMDP
 from cpsrl.planning import solve_average, solve_discounted, span
 from cpsrl.planning.kernels import Workspace, discounted_policy_value, workspace
@@ -36,6 +40,8 @@ from cpsrl.waiting import Threads
 
 LOOK_AHEAD = 1024
 """How far to look for the end of the last pseudo-episode at a time."""
+PORTION = 16
+"""So many runs are handed to a thread at a time."""
 DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, CONFIDENCE = range(5)
 
 
@@ -186,35 +192,42 @@ def runs_from_prior(
     times = np.array([steps]) if times is None else np.asarray(times, np.int64)
     coin = rule.resolve(n_states * n_actions, steps)
     parameter = 1 / n_states if alpha is None else alpha
-    agent = PSRL(rule=coin, belief=_belief(parameter if believed is None else believed, cap))
-
+    prior = _belief(n_states, n_actions, parameter if believed is None else believed, cap)
+    first = PSRL(rule=coin, belief=prior).start(Sizes(n_states, n_actions), Streams())
     words = first_words(seed, range(runs))
 
     def one(run: int) -> tuple[object, ...]:
-        streams, again = Streams(words=words[run].copy()), Streams(words=words[run])
+        streams = Streams(words=words[run])
         mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
-        row = _one(agent, mdp, streams, Ahead(coin, again), steps, times)
+        row = _one(first, mdp, streams, steps, times)
         progress(steps)
         return row
 
+    def some(first: int) -> list[tuple[object, ...]]:
+        return [one(run) for run in range(first, min(first + PORTION, runs))]
+
     threads = Threads(os.cpu_count() or 1)
     try:
-        rows = [threads.submit(one, run) for run in range(runs)]
-        columns = [np.array(c) for c in zip(*(row.result() for row in rows), strict=True)]
+        portions = [threads.submit(some, first) for first in range(0, runs, PORTION)]
+        rows = chain.from_iterable(portion.result() for portion in portions)
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
     finally:
         threads.close()
     return PriorRuns(times, *columns)
 
 
 def _one(
-    spec: PSRL, mdp: TabularMDP, streams: Streams, ahead: Ahead, steps: int, times: Ints
+    first: PSRLAgent, mdp: TabularMDP, streams: Streams, steps: int, times: Ints
 ) -> tuple[object, ...]:
-    """Return a run's row of `PriorRuns`; `ahead` draws the agent's own coins once more."""
+    """Return a run's row of `PriorRuns`, of an agent as `first` was, told the rewards of `mdp`."""
     best = solve_average(mdp)
-    agent = spec.start(mdp, streams)
-    truncated = isinstance(spec.belief, Truncated)
-    dirichlet = agent.told.arrays.inner if truncated else agent.told.arrays
-    resample, gamma = _completed(ahead, steps)
+    agent = first.fork(streams)
+    truncated = isinstance(first.spec.belief, Truncated)
+    dirichlet = _dirichlet(agent.told)
+    dirichlet.rewards.mean[:] = mdp.rewards.ravel()
+    if truncated:  # whose cap is in units of the range of rewards
+        agent.evidence.told = first.spec.belief.around(agent.told.inner, mdp)
+    resample, gamma = _completed(agent.ahead, steps)
     last, constant = len(resample), isinstance(gamma, float)
     notes = Notes(
         np.array(mdp.transitions),
@@ -256,18 +269,31 @@ def _one(
     )
 
 
-def _belief(parameter: float, cap: float, rewards: Any = None) -> Dirichlet | Truncated:
-    """Return the prior with known rewards, those of the problem unless they are given."""
-    dirichlet = Dirichlet(parameter, rewards=KnownRewards(rewards))
+def _belief(n_states: int, n_actions: int, parameter: float, cap: float) -> Any:
+    """Return the prior with known rewards, of 0 until others are put in their place."""
+    known = KnownRewards(np.zeros((n_states, n_actions)))
+    dirichlet = Dirichlet(parameter, rewards=known)
     return dirichlet if np.isinf(cap) else Truncated(cap, dirichlet)
+
+
+@lru_cache(maxsize=8)
+def _started(n_states: int, n_actions: int, parameter: float, cap: float) -> Any:
+    """Return the live prior, to be copied: that is quicker than to start one."""
+    return _belief(n_states, n_actions, parameter, cap).start(Sizes(n_states, n_actions))
 
 
 def true_mdp(
     n_states: int, n_actions: int, parameter: float, cap: float, streams: Streams
 ) -> TabularMDP:
     """Draw an MDP from the prior."""
-    rewards = streams.model.random((n_states, n_actions))
-    return _belief(parameter, cap, rewards).start(Sizes(n_states, n_actions)).sample(streams.model)
+    prior = _started(n_states, n_actions, parameter, cap).copy()
+    _dirichlet(prior).rewards.mean[:] = streams.model.random(n_states * n_actions)
+    return prior.sample(streams.model)
+
+
+def _dirichlet(live: Any) -> DirichletArrays:
+    """Return the arrays of a live belief, those inside where it is truncated."""
+    return live.arrays.inner if isinstance(live.arrays, TruncatedArrays) else live.arrays
 
 
 def _completed(ahead: Ahead, steps: int) -> Arrays:
