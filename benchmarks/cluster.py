@@ -49,7 +49,7 @@ tasks, largest = [], []
 receive = run._Driver._receive
 def counted(self, future):
     tasks.append(time.monotonic() - self.active[future][1])
-    if not largest or len(future.result().seeds) > len(largest[0].seeds):
+    if not largest or len(future.result().seeds) >= len(largest[0].seeds):
         largest[:] = [future.result()]
     return receive(self, future)
 run._Driver._receive = counted
