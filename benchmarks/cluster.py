@@ -1,8 +1,13 @@
 """An experiment of 20,000 runs on threads of this machine and on Ray with two nodes on it.
 
 The runs of two agents on RiverSwim go in groups, task by task. Given: seconds of each way and their
-ratio, how many tasks there were and how long they took, the peak memory of the process that drives
-them, and whether the curves are the same bits. The cluster is started before the clock is.
+ratio, how many tasks there were, how long the median one took, how many bytes (pickled) the curves
+and the state of a whole group are, the peak memory of the process that drives them, the processor
+time that it spends on a task (with Ray it hands out, receives and stores; with threads it takes the
+steps, too), and whether the curves are the same bits. The cluster is started before the clock is.
+
+Last, 1,280 tasks of one step of one run, 64 under way at a time: how many a second are performed,
+and what one costs the process that drives them, which is what limits a large cluster.
 
     python benchmarks/cluster.py
     python benchmarks/cluster.py --quick    # 2,000 runs
@@ -23,7 +28,8 @@ from rich.table import Table
 RUNS, STEPS = 20_000, 2_000
 
 DRIVE = f"""
-import json, resource, sys, time
+import json, pickle, resource, sys, time
+from dataclasses import replace
 from cpsrl.experiments import Entry, Execution, Experiment, run_experiment
 from cpsrl.experiments import run
 
@@ -39,22 +45,54 @@ if backend == "ray":
 few = Experiment("few", (Entry("riverswim"),), agents, 100, 4)
 run_experiment(few, directory + "-few", Execution(backend))  # workers start and compile
 began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-tasks = []
+tasks, largest = [], []
 receive = run._Driver._receive
 def counted(self, future):
     tasks.append(time.monotonic() - self.active[future][1])
+    if not largest or len(future.result().seeds) >= len(largest[0].seeds):
+        largest[:] = [future.result()]
     return receive(self, future)
 run._Driver._receive = counted
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 run_experiment(experiment, directory, Execution(backend))
+seconds, own = time.perf_counter() - start, time.process_time() - busy
+curves, state = replace(largest[0], state=None), largest[0].state
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+rivers = tuple(Entry("riverswim", {{"n_states": n}}) for n in range(6, 14))
+tiny = Experiment("tiny", rivers, agents, 20, 4)
+run.TASK_SECONDS, run.LEAST_STEPS = 0.0, 1
+n, start, busy = len(tasks), time.perf_counter(), time.process_time()
+run_experiment(tiny, directory + "-tiny", Execution(backend, jobs=64))
+tiny_seconds, tiny_busy = time.perf_counter() - start, time.process_time() - busy
 print(json.dumps({{
-    "seconds": time.perf_counter() - start,
-    "tasks": len(tasks),
-    "task": sorted(tasks)[len(tasks) // 2],
+    "seconds": seconds,
+    "tasks": n,
+    "task": sorted(tasks[:n])[n // 2],
+    "own": own / n * 1e3,
+    "curves": len(pickle.dumps(curves)) / 2**10,
+    "state": len(pickle.dumps(state)) / 2**10,
     "before": began / 2**10,
-    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
+    "peak": peak / 2**10,
+    "rate": (len(tasks) - n) / tiny_seconds,
+    "busy": tiny_busy / (len(tasks) - n) * 1e3,
 }}))
 """
+
+MEASURED = {
+    "seconds": ("seconds", 1),
+    "ratio": ("ratio", 2),
+    "tasks": ("tasks", 0),
+    "task": ("seconds of the median task", 2),
+    "own": ("this process's milliseconds of a task", 1),
+    "curves": ("KiB of a group's curves", 0),
+    "state": ("KiB of its state", 0),
+    "before": ("MiB of the driver before", 0),
+    "peak": ("MiB of the driver at its peak", 0),
+    "rate": ("tiny tasks a second", 0),
+    "busy": ("this process's milliseconds of one", 2),
+}
+"""What is shown, and with how many decimals."""
 
 
 def curves(directory: Path) -> str:
@@ -78,14 +116,13 @@ def main() -> None:
             found[backend] = json.loads(printed.splitlines()[-1])
             hashes[backend] = curves(directory)
     table = Table(box=rich.box.SIMPLE, title=f"{runs:,} runs of {STEPS:,} steps")
-    for name in ("", "seconds", "ratio", "tasks", "a task, s", "driver before, MiB", "at its peak"):
-        table.add_column(name, justify="right" if name else "left")
-    for backend, row in found.items():
-        ratio = row["seconds"] / found["local"]["seconds"]
-        table.add_row(
-            *(backend, f"{row['seconds']:.1f}", f"{ratio:.2f}", f"{row['tasks']}"),
-            *(f"{row['task']:.2f}", f"{row['before']:.0f}", f"{row['peak']:.0f}"),
-        )
+    for row in found.values():
+        row["ratio"] = row["seconds"] / found["local"]["seconds"]
+    table.add_column("")
+    for backend in found:
+        table.add_column(backend, justify="right")
+    for key, (name, digits) in MEASURED.items():
+        table.add_row(name, *(f"{row[key]:,.{digits}f}" for row in found.values()))
     Console().print(table)
     print("the curves are", "the same bits" if len(set(hashes.values())) == 1 else "DIFFERENT")
 

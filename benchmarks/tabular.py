@@ -9,9 +9,13 @@ Three programs of one algorithm, Continuing PSRL with gamma = .99 and the defaul
               1e-6, a coin at every step
 
 Also: TSDE and DS-PSRL, many short runs, a live agent, a belief in plain NumPy, a fleet against one
-agent, two threads against one, and the first call of a new process. Times are the best of the
-rounds, after compilation; a ratio is the peer's time a step divided by ours. With the sources of
-another version of the package, both run the agents in turn, a process each.
+agent, MDPs drawn from a prior, two threads against one, and the first call of a new process. Times
+are the best of the rounds, after compilation; a ratio is the peer's time a step divided by ours.
+With the sources of another version of the package, both run the agents in turn, a process each.
+
+Bayesian regret (`cpsrl.theory.from_prior`) draws an MDP for every run, plans in it and observes the
+agent with what it knows. Its ratio is processor time over that of the steps themselves: `simulate`,
+one thread, as many runs of as many steps of the same agent on one of these MDPs.
 
     python benchmarks/tabular.py                         # about three minutes
     python benchmarks/tabular.py --quick                 # a minute
@@ -39,6 +43,8 @@ from rich.console import Console
 from rich.table import Table
 
 import cpsrl
+from cpsrl.seeding import Streams
+from cpsrl.theory.from_prior import runs_from_prior, true_mdp
 
 GAMMA = 0.99
 
@@ -57,6 +63,7 @@ def main() -> None:
     console.print(peers(3 if quick else 7, 4 if quick else 1))
     console.print(loops(3 if quick else 9))
     console.print(fleets(3 if quick else 9))
+    console.print(priors(3 if quick else 7, 1_000 if quick else 10_000))
     console.print(processes(7 if quick else 15))
 
 
@@ -235,6 +242,29 @@ def fleets(rounds: int) -> Table:
     return table
 
 
+def priors(rounds: int, runs: int) -> Table:
+    """Return the table of runs of 1,000 steps, each on an MDP of its own, against one MDP."""
+    table = _table(
+        f"Bayesian regret, {runs:,} runs of 1,000 steps, microseconds of processor time a run",
+        *("drawn MDPs", "steps alone", "all", "ratio", "at most"),
+    )
+    rule, steps = cpsrl.Bernoulli(GAMMA), 1_000
+    for n_states, n_actions in ((5, 3), (10, 5)):
+        sizes = (n_states, n_actions)
+        belief = cpsrl.Dirichlet(1 / n_states, rewards=cpsrl.KnownRewards())
+        mdp = true_mdp(*sizes, 1 / n_states, np.inf, Streams())
+        runs_from_prior(*sizes, rule, steps, 1)
+        work = {
+            "steps": _ours(cpsrl.PSRL(rule, belief=belief), mdp, steps, runs),
+            "all": lambda sizes=sizes: runs_from_prior(*sizes, rule, steps, runs),
+        }
+        best = _best(work, rounds, time.process_time)
+        times = [f"{seconds / runs * 1e6:.0f}" for seconds in best.values()]
+        ratio = f"{best['all'] / best['steps']:.2f}"
+        table.add_row(f"S = {n_states}, A = {n_actions}", *times, ratio, "3")
+    return table
+
+
 def _live(agent: Any, world: Any, steps: int) -> float:
     """Return the microseconds of a live step; the environment's are not counted."""
     spent = 0.0
@@ -371,14 +401,18 @@ def _ours(
     return run
 
 
-def _best(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def _best(
+    work: dict[str, Callable[[], object]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Return the least seconds of each, all taking turns."""
     best = dict.fromkeys(work, np.inf)
     for _ in range(rounds):
         for name, run in work.items():
-            began = time.perf_counter()
+            began = clock()
             run()
-            best[name] = min(best[name], time.perf_counter() - began)
+            best[name] = min(best[name], clock() - began)
     return best
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -136,6 +137,7 @@ def check_room(what: str, *shape: int) -> None:
         )
 
 
+@cache
 def _memory() -> float:
     """Return the bytes of memory that there are, infinity where nobody says."""
     try:

@@ -244,12 +244,11 @@ class TabularMDP:
     @cached_property
     def cdf(self) -> tuple[Ints, Ints, Floats]:
         """Row pointers `(S*A + 1,)`, successors and cumulative probabilities."""
+        if not self.is_sparse:
+            return _dense_cdf(self.transitions.reshape(-1, self.n_states))
         matrix = self.csr
-        return (
-            matrix.indptr.astype(np.int64),
-            matrix.indices.astype(np.int64),
-            _row_cumulative(matrix.indptr.astype(np.int64), np.array(matrix.data)),
-        )
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        return indptr, indices, _row_cumulative(indptr, np.array(matrix.data))
 
     @cached_property
     def successors(self) -> Successors:
@@ -306,6 +305,22 @@ def _row_cumulative(indptr: Ints, data: Floats) -> Floats:
             total += data[entry]
             data[entry] = total
     return data
+
+
+@jit
+def _dense_cdf(rows: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return `TabularMDP.cdf` of `(S*A, S)` probabilities, much sooner than SciPy."""
+    indptr, size = np.zeros(len(rows) + 1, np.int64), np.count_nonzero(rows)
+    indices, cumulative, entry = np.empty(size, np.int64), np.empty(size), 0
+    for row in range(len(rows)):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            if rows[row, j] != 0.0:
+                total += rows[row, j]
+                indices[entry], cumulative[entry] = j, total
+                entry += 1
+        indptr[row + 1] = entry
+    return indptr, indices, cumulative
 
 
 def _frozen(array: NDArray[Any]) -> Any:

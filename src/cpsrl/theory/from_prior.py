@@ -11,18 +11,21 @@ completed: steps go on to T' >= T, the step before the first resampling after T.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpsrl._compile import leaf
 from cpsrl.agents.ahead import Ahead
-from cpsrl.agents.psrl import PSRL
+from cpsrl.agents.psrl import PSRL, PSRLAgent
 from cpsrl.beliefs import Dirichlet, KnownRewards, Truncated
+from cpsrl.beliefs.dirichlet import DirichletArrays
+from cpsrl.beliefs.truncated import TruncatedArrays
 from cpsrl.mdp import Simulator, TabularMDP
-from cpsrl.planning import solve_average, solve_discounted, span
+from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import Workspace, discounted_policy_value, workspace
 from cpsrl.resampling import Arrays, Bernoulli
 from cpsrl.seeding import Streams, first_words
@@ -36,6 +39,10 @@ from cpsrl.waiting import Threads
 
 LOOK_AHEAD = 1024
 """How far to look for the end of the last pseudo-episode at a time."""
+STEPS_AT_ONCE = 1 << 15
+"""A thread is handed so many runs at a time that they take about so many steps."""
+WORTH_THREADS = 1 << 19
+"""Runs of fewer steps times cells are mostly Python: threads would fight over the interpreter."""
 DELTA, DELTA_TILDE, AVERAGING, LAST_STATE, CONFIDENCE = range(5)
 
 
@@ -186,35 +193,48 @@ def runs_from_prior(
     times = np.array([steps]) if times is None else np.asarray(times, np.int64)
     coin = rule.resolve(n_states * n_actions, steps)
     parameter = 1 / n_states if alpha is None else alpha
-    agent = PSRL(rule=coin, belief=_belief(parameter if believed is None else believed, cap))
-
+    prior = _belief(n_states, n_actions, parameter if believed is None else believed, cap)
+    first = PSRL(rule=coin, belief=prior).start(Sizes(n_states, n_actions), Streams())
     words = first_words(seed, range(runs))
 
-    def one(run: int) -> tuple[object, ...]:
-        streams, again = Streams(words=words[run].copy()), Streams(words=words[run])
-        mdp = true_mdp(n_states, n_actions, parameter, cap, streams)
-        row = _one(agent, mdp, streams, Ahead(coin, again), steps, times)
-        progress(steps)
-        return row
+    portion = max(1, STEPS_AT_ONCE // steps)
 
-    threads = Threads(os.cpu_count() or 1)
+    def some(begin: int) -> list[Any]:
+        """Return the columns of some runs, taken stage by stage, each stage's code warm."""
+        streams = [Streams(words=own) for own in words[begin : begin + portion]]
+        mdps = [true_mdp(n_states, n_actions, parameter, cap, own) for own in streams]
+        both = zip(mdps, streams, strict=True)
+        under_way = [_stages(first, mdp, own, steps, times) for mdp, own in both]
+        *_, rows = zip(*under_way, strict=True)
+        progress(steps * len(rows))
+        return [np.array(column) for column in zip(*rows, strict=True)]
+
+    few = steps * n_states**2 * n_actions < WORTH_THREADS
+    threads = Threads(1 if few else os.cpu_count() or 1)
     try:
-        rows = [threads.submit(one, run) for run in range(runs)]
-        columns = [np.array(c) for c in zip(*(row.result() for row in rows), strict=True)]
+        portions = [threads.submit(some, begin) for begin in range(0, runs, portion)]
+        parts = zip(*(columns.result() for columns in portions), strict=True)
+        columns = [np.concatenate(part) for part in parts]
     finally:
         threads.close()
     return PriorRuns(times, *columns)
 
 
-def _one(
-    spec: PSRL, mdp: TabularMDP, streams: Streams, ahead: Ahead, steps: int, times: Ints
-) -> tuple[object, ...]:
-    """Return a run's row of `PriorRuns`; `ahead` draws the agent's own coins once more."""
+def _stages(
+    first: PSRLAgent, mdp: TabularMDP, streams: Streams, steps: int, times: Ints
+) -> Iterator[tuple[object, ...]]:
+    """Yield after every stage of a run of an agent like `first`; at last its row of `PriorRuns`."""
     best = solve_average(mdp)
-    agent = spec.start(mdp, streams)
-    truncated = isinstance(spec.belief, Truncated)
-    dirichlet = agent.told.arrays.inner if truncated else agent.told.arrays
-    resample, gamma = _completed(ahead, steps)
+    yield ()
+    agent: Any = first.fork(streams)
+    truncated = isinstance(first.spec.belief, Truncated)
+    dirichlet = _dirichlet(agent.told)
+    dirichlet.rewards.mean[:] = mdp.rewards.ravel()
+    if truncated:  # whose cap is in units of the range of rewards
+        agent.evidence.told = first.spec.belief.around(agent.told.inner, mdp)
+    yield ()
+    resample, gamma = _completed(agent.ahead, steps)
+    yield ()
     last, constant = len(resample), isinstance(gamma, float)
     notes = Notes(
         np.array(mdp.transitions),
@@ -231,22 +251,24 @@ def _one(
         np.empty_like(dirichlet.rewards.seen),
         np.full(5, 0.0 if constant else np.nan),
     )
+    yield ()
     marks = np.append(times, last) if last > steps else times
     recorder = Recorder(marks, chunk=last, trajectory=True, watch=Watcher(note, notes))
     under_way = Run(agent, Simulator(mdp, streams))
     tabular.advance(under_way, recorder, last, lambda n: None, np.zeros(1, np.int64))
+    yield ()
     path = recorder.trajectory(under_way.simulator.state)
     lost = np.cumsum(given_away(mdp, best)[path["states"][:-1], path["actions"]])[times - 1]
     regret = marks * best.gain[0] - recorder.tape.reward_sums
     place = int(notes.totals[LAST_STATE])
-    return (
+    yield (
         regret[: len(times)],
         lost + best.bias[path["states"][times]] - best.bias[0],
         regret[-1],
         int(resample[:steps].sum()),
         *notes.totals[[DELTA, DELTA_TILDE, AVERAGING, CONFIDENCE]],
         int(agent.told.arrays.rejected[0]) if truncated else 0,
-        span(best.bias),
+        np.ptp(best.bias),
         notes.transitions.reshape(-1, mdp.n_states),
         notes.sample,
         notes.visits,
@@ -256,18 +278,31 @@ def _one(
     )
 
 
-def _belief(parameter: float, cap: float, rewards: Any = None) -> Dirichlet | Truncated:
-    """Return the prior with known rewards, those of the problem unless they are given."""
-    dirichlet = Dirichlet(parameter, rewards=KnownRewards(rewards))
+def _belief(n_states: int, n_actions: int, parameter: float, cap: float) -> Any:
+    """Return the prior with known rewards, of 0 until others are put in their place."""
+    known = KnownRewards(np.zeros((n_states, n_actions)))
+    dirichlet = Dirichlet(parameter, rewards=known)
     return dirichlet if np.isinf(cap) else Truncated(cap, dirichlet)
+
+
+@lru_cache(maxsize=8)
+def _started(n_states: int, n_actions: int, parameter: float, cap: float) -> Any:
+    """Return the live prior, to be copied: that is quicker than to start one."""
+    return _belief(n_states, n_actions, parameter, cap).start(Sizes(n_states, n_actions))
 
 
 def true_mdp(
     n_states: int, n_actions: int, parameter: float, cap: float, streams: Streams
 ) -> TabularMDP:
     """Draw an MDP from the prior."""
-    rewards = streams.model.random((n_states, n_actions))
-    return _belief(parameter, cap, rewards).start(Sizes(n_states, n_actions)).sample(streams.model)
+    prior = _started(n_states, n_actions, parameter, cap).copy()
+    _dirichlet(prior).rewards.mean[:] = streams.model.random(n_states * n_actions)
+    return prior.sample(streams.model)
+
+
+def _dirichlet(live: Any) -> DirichletArrays:
+    """Return the arrays of a live belief, those inside where it is truncated."""
+    return live.arrays.inner if isinstance(live.arrays, TruncatedArrays) else live.arrays
 
 
 def _completed(ahead: Ahead, steps: int) -> Arrays:
