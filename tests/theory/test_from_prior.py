@@ -1,5 +1,7 @@
 """The observed loop is the simulated one, and what it observes is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ S, A, STEPS, RUNS = 4, 2, 400, 3
 
 
 def simulated(run, rule, cap=np.inf):
-    mdp = true_mdp(S, A, 1 / S, cap, Streams(7, run))
+    mdp = replace(true_mdp(S, A, 1 / S, cap, Streams(7, run)), reward_range=(0.0, 1.0))
     belief = Dirichlet(rewards=KnownRewards())
     belief = belief if np.isinf(cap) else Truncated(cap, belief)
     agent = PSRL(rule, Discounted(), belief)

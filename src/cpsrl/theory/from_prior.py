@@ -230,8 +230,6 @@ def _stages(
     truncated = isinstance(first.spec.belief, Truncated)
     dirichlet = _dirichlet(agent.told)
     dirichlet.rewards.mean[:] = mdp.rewards.ravel()
-    if truncated:  # whose cap is in units of the range of rewards
-        agent.evidence.told = first.spec.belief.around(agent.told.inner, mdp)
     yield ()
     resample, gamma = _completed(agent.ahead, steps)
     yield ()
