@@ -157,6 +157,13 @@ def test_the_command_shows_them_and_another_machine_says_what_is_missing(install
         load(tmp_path / "r")
 
 
+def test_gymnasium_has_them_too(installed):
+    pytest.importorskip("gymnasium", reason="Gymnasium is an extra: pip install 'cpsrl[gym]'")
+    code = "import cpsrl.gym, gymnasium; gymnasium.make('cpsrl/PluggedLamp-v0', wear=0.2)"
+    done = program(installed, "-W", "ignore", "-c", code)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_workers_of_a_cluster_load_them_too(installed, tmp_path):
     pytest.importorskip("ray", reason="Ray is an extra: pip install 'cpsrl[ray]'")

@@ -40,6 +40,14 @@ def test_decide_outcome_status_and_explain(file, capsys):
     assert json.loads(capsys.readouterr().out)["draws"] == 99
 
 
+def test_rewards_that_are_not_about_0_to_1(tmp_path):
+    path = str(tmp_path / "costs.db")
+    sizes = ["--states", "2", "--actions", "2"]
+    assert main(["agent", "new", path, "tsde", *sizes, "--reward-range", "-20", "10"]) == 0
+    with cpsrl.open(path) as agent:
+        assert agent.labels.sizes.reward_range == (-20.0, 10.0)
+
+
 def test_learn_says_whether_it_was_new(file, tmp_path, capsys):
     past = tmp_path / "past.csv"
     past.write_text("state,action,reward,next_state\nidle,go,1,busy\nbusy,wait,0,idle\n")

@@ -37,3 +37,11 @@ def test_a_wrong_name_gets_the_nearest():
 def test_a_wrong_option_gets_the_nearest():
     with pytest.raises(ValueError, match=r"unknown option 'n_state'.*riverswim.*'n_states'"):
         environment("riverswim", n_state=3)
+
+
+def test_a_file_or_what_is_no_name_is_told_so():
+    with pytest.raises(ValueError, match=r"is a file: cpsrl\.TabularMDP\.load\('my\.csv'\)"):
+        environment("my.csv")
+    for name in 3, ["riverswim"]:
+        with pytest.raises(ValueError, match=r"name must be that of an environment.*not "):
+            environment(name)

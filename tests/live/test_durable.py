@@ -261,6 +261,17 @@ def test_one_process_at_a_time(path):
     cpsrl.open(path).close()
 
 
+def test_a_place_that_cannot_be_written_is_named(path):
+    lock = path.with_name(f"{path.name}-lock")
+    lock.mkdir()
+    with pytest.raises(OSError, match=rf"{lock} cannot be written.*unable to open"):
+        opened(path)
+    lock.rmdir()
+    lock.write_text("not a lock of SQLite's, which nobody holds")
+    with pytest.raises(OSError, match=rf"{lock} cannot be written.*not a database"):
+        opened(path)
+
+
 def test_the_file_stays_small_and_keep_keeps(path, folder):
     kept = folder / "kept.db"
     for where, journal in ((path, "drop"), (kept, "keep")):

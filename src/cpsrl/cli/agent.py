@@ -13,6 +13,7 @@ from cpsrl.agents import AGENTS
 from cpsrl.cli.output import facts, show
 from cpsrl.live import open
 from cpsrl.live.durable import DurableAgent, view
+from cpsrl.sizes import UNIT_RANGE
 
 File = Annotated[Positional[Path], arg(metavar="FILE")]
 Text = Annotated[Positional[str], arg(metavar="TEXT")]
@@ -22,7 +23,13 @@ OptionalPath = Annotated[Path | None, arg(metavar="FILE")]
 TOKEN = "CPSRL_TOKEN"
 
 
-def new(file: File, name: Text, states: tuple[str, ...], actions: tuple[str, ...]) -> None:
+def new(
+    file: File,
+    name: Text,
+    states: tuple[str, ...],
+    actions: tuple[str, ...],
+    reward_range: tuple[float, float] = UNIT_RANGE,
+) -> None:
     """Make an agent: `cpsrl agent new agent.db tsde --states idle busy --actions wait go`.
 
     Args:
@@ -30,6 +37,7 @@ def new(file: File, name: Text, states: tuple[str, ...], actions: tuple[str, ...
         name: the agent, one of those that `cpsrl list agents` shows, with its default settings.
         states: the labels of the states, or how many there are (of features, for networks).
         actions: the labels of the actions, or how many there are.
+        reward_range: the least and the largest mean reward that is thought possible.
     """
     if file.exists():
         raise ValueError(f"there is something at {file} already")
@@ -37,7 +45,7 @@ def new(file: File, name: Text, states: tuple[str, ...], actions: tuple[str, ...
         int(given[0]) if len(given) == 1 and given[0].isdigit() else list(given)
         for given in (states, actions)
     )
-    with open(file, AGENTS.make(name), problem) as agent:
+    with open(file, AGENTS.make(name), (*problem, reward_range)) as agent:
         show(f"made {agent.spec.label} in {file}")
 
 

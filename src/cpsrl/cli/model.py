@@ -11,9 +11,9 @@ from tyro.conf import Positional, arg
 from cpsrl.agents import AGENTS
 from cpsrl.environments import ENVIRONMENTS, WORLDS, environment
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.files import FILES
 from cpsrl.registry import nearest
 
-FILES = (".npz", ".csv", ".parquet")
 FILE_OPTIONS = {
     "normalise": "divide rows that do not quite sum to 1 by their sums",
     "missing_unavailable": "take actions without a line for unavailable ones",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, overload
 
 from cpsrl.environments.access_control import access_control
@@ -22,6 +23,7 @@ from cpsrl.environments.rooms import rooms
 from cpsrl.environments.taxi import taxi
 from cpsrl.environments.toy_text import PREFIX, gymnasium_factory
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.files import FILES
 from cpsrl.registry import Registry, unknown
 
 __all__ = ["ENVIRONMENTS", "WORLDS", "environment", "environments", "with_features"]
@@ -100,6 +102,8 @@ def environment(
     The result is named after the environment and its options that differ from the defaults, such
     as "riverswim (tsde, n_states=20)".
     """
+    if not isinstance(name, str):
+        raise ValueError(f"name must be that of an environment, such as 'riverswim', not {name!r}")
     attached = {
         "features": features,
         "feature_dimension": feature_dimension,
@@ -110,6 +114,8 @@ def environment(
         made = WORLDS.make(name, **options, **attached)
         object.__setattr__(made, "name", _label(name, _changed(WORLDS, name, options)))
         return made
+    if name not in ENVIRONMENTS and Path(name).suffix in FILES:
+        raise ValueError(f"{name} is a file: cpsrl.TabularMDP.load({name!r}) reads it")
     if name not in ENVIRONMENTS:
         raise unknown(ENVIRONMENTS.kind, name, ENVIRONMENTS.names() + WORLDS.names())
     mdp = with_features(

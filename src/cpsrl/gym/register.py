@@ -3,6 +3,7 @@
 import gymnasium
 
 from cpsrl.environments import ENVIRONMENTS
+from cpsrl.plugins import load_plugins
 
 SPELLED = {"riverswim": "RiverSwim", "gridworld": "GridWorld"}
 """Names whose id is not their words with capitals put together."""
@@ -17,9 +18,11 @@ def gymnasium_id(name: str) -> str:
 def register_environments() -> None:
     """Register with Gymnasium every environment that is not registered yet.
 
-    To be called again for environments that were added with `cpsrl.register`. Any other MDP is
+    Those of installed packages are loaded (see `cpsrl.plugins`). To be called again for
+    environments that were added with `cpsrl.register`. Any other MDP is
     `gymnasium.make("cpsrl/Tabular-v0", mdp=...)`.
     """
+    load_plugins()
     known: dict[str, dict[str, str]] = {"cpsrl/Tabular-v0": {}}
     known |= {gymnasium_id(name): {"mdp": name} for name in ENVIRONMENTS.names()}
     for environment_id, given in known.items():

@@ -126,18 +126,27 @@ class Writer:
     """
 
     def __init__(self, path: Path) -> None:
-        self.lock = sqlite3.connect(
-            f"{path}-lock", timeout=0.0, isolation_level=None, check_same_thread=False
-        )
+        try:
+            self.lock = sqlite3.connect(
+                f"{path}-lock", timeout=0.0, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise _unwritable(path, error) from None
         try:
             self.lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error:
+        except sqlite3.Error as error:
             self.lock.close()
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise _unwritable(path, error) from None
             raise ValueError(f"{path} is in use: {_holder(path)} has it open") from None
 
     def release(self) -> None:
         """Let another process have it."""
         self.lock.close()
+
+
+def _unwritable(path: Path, error: sqlite3.Error) -> OSError:
+    return OSError(f"{path}-lock cannot be written, which says who has the agent open: {error}")
 
 
 def _holder(path: Path) -> str:

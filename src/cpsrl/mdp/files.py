@@ -29,6 +29,7 @@ from cpsrl.registry import unknown
 
 __all__ = ["read_arguments", "write_mdp"]
 
+FILES = (".npz", ".csv", ".parquet")
 SPARSE_PARTS = ("transitions_data", "transitions_indices", "transitions_indptr")
 REWARD_FIELDS = ("rewards", "transition_rewards", "reward_range")
 NUMBER_FIELDS = ("transitions", *SPARSE_PARTS, *REWARD_FIELDS, "initial", "features")
@@ -68,7 +69,7 @@ def write_mdp(mdp: Any, path: str | os.PathLike[str]) -> None:
 
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix not in (".npz", ".csv", ".parquet"):
+    if suffix not in FILES:
         raise ValueError(f"{path}: an MDP is stored as .npz, .csv or .parquet, not {suffix!r}")
     return suffix
 

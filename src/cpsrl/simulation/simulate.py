@@ -354,8 +354,8 @@ def _check_parts(agent: Any, mdp: Any) -> None:
     if isinstance(agent, type) or not (isinstance(agent, Agent) or able or predicts(agent)):
         raise ValueError(
             "an agent is one of the package's, such as cpsrl.TSDE(), or any object with "
-            "act(state) and observe(state, action, reward, next_state), or with predict(state), "
-            f"not {shown(agent)}"
+            "act(state) and observe(state, action, reward, next_state), or with the predict "
+            f"of Stable-Baselines3, not {shown(agent)}"
         )
 
 
