@@ -50,6 +50,7 @@ class Played:
         seed: the root seed.
         agents: the live agents, one a row.
         observation: where the environment stands.
+        env: the environment.
     """
 
     times: Ints
@@ -61,6 +62,7 @@ class Played:
     seed: int
     agents: tuple[Any, ...]
     observation: Any
+    env: Any
 
     def __repr__(self) -> str:
         rows, points = self.rewards.shape
@@ -131,8 +133,12 @@ def play(
         before, label = 0, str(getattr(agent, "label", type(agent).__name__))
         sums, ends = np.zeros(rows), np.zeros(rows, np.int64)
     else:
-        if len(resume.agents) != rows:
-            raise ValueError(f"resume has {len(resume.agents)} agents, and there are {rows} rows")
+        if env is not resume.env:
+            raise ValueError(
+                "resume goes on in the environment that was played in, which stands where it "
+                "stopped: give that object; in another one, play(played.agent, env, ...) goes on "
+                "learning"
+            )
         agents, observation, seed = list(resume.agents), resume.observation, resume.seed
         before, label = int(resume.times[-1]), resume.label
         sums, ends = resume.rewards[:, -1].copy(), resume.ends[:, -1].copy()
@@ -200,6 +206,7 @@ def play(
         seed=seed,
         agents=tuple(agents),
         observation=observation,
+        env=env,
     )
 
 
