@@ -194,3 +194,53 @@ def test_what_a_krylov_method_cannot_solve_is_left_as_it_was():
     if not moved:
         np.testing.assert_array_equal(value, before)
     assert np.ptp(r + P @ value - value) <= np.ptp(r + P @ before - before)
+
+
+def lumped(seed, n_groups, n_actions, spread, slow):
+    """150 states in groups; from one, an action leads to `spread` states of a group of its own.
+
+    With `slow`, only with a tiny probability, and else within the group.
+    """
+    rng, S = np.random.default_rng(seed), 150
+    group, stay = np.arange(S) % n_groups, np.arange(n_groups)[:, None]
+    to = rng.integers(n_groups, size=(n_groups, n_actions))
+    to = to if slow else np.where(rng.random(to.shape) < 0.5, stay, to)
+    leave = 2.0 ** -rng.integers(10, 34, to.shape) if slow else np.ones(to.shape)
+    P = np.zeros((S, n_actions, S))
+    for s, a in np.ndindex(S, n_actions):
+        p = leave[group[s], a]
+        for k, share in ((group[s], 1 - p), (to[group[s], a], p)):
+            P[s, a, rng.choice(np.flatnonzero(group == k), spread, replace=False)] += share / spread
+    return sparse(P, rng.random(to.shape)[group])
+
+
+@pytest.mark.parametrize("scale", [2.0**660, 2.0**-660])
+def test_the_krylov_method_does_not_ask_how_large_rewards_are(scale):
+    mdp = islands(1e-3)
+    policy, values = np.zeros(mdp.n_states, np.int64), []
+    for factor in (1.0, scale):
+        values.append(np.zeros(mdp.n_states))
+        order = ordered.Order(sparse(mdp.dense, factor * mdp.rewards))
+        assert order.evaluate(0.999, 0.0, values[-1], policy, 1e-9 * factor)[0]
+    np.testing.assert_array_equal(values[1], scale * values[0])
+
+
+def test_an_average_over_tolerance_only_by_its_coarse_bound_is_certified_by_the_sharp_one():
+    rng, S, leave = np.random.default_rng(0), 101, 2.0**-24
+    P = np.zeros((S, 1, S))
+    P[np.arange(S), 0, np.arange(S)] = 1 - 3 * leave
+    for _ in range(3):
+        P[np.arange(S), 0, rng.integers(S, size=S)] += leave
+    found = cpsrl.solve_average(sparse(P, rng.random((S, 1))))
+    assert "BiCGSTAB" in found.method
+    assert found.reached
+
+
+@pytest.mark.parametrize(
+    "model",
+    [(404, 4, 3, 1, False), (26, 3, 2, 20, True)],
+    ids=["values fall by rounding", "the Krylov method is stuck"],
+)
+def test_a_horizon_of_a_billion_steps_is_planned_for(model):
+    found = cpsrl.solve_discounted(lumped(*model), 1 - 2.0**-30)
+    assert found.error < 1e4  # of values up to 1e9, whose rounding alone makes 100

@@ -29,6 +29,7 @@ from cpsrl.planning.discounted import (
     COARSE,
     EPS,
     FACTORED,
+    MOST_DENSE,
     POLICY_ITERATION,
     QUICK_ENTRIES,
     first_policy,
@@ -44,7 +45,6 @@ from cpsrl.types import Floats, Ints, brief
 from cpsrl.waiting import interruptible, stage
 
 TRIAL_SWEEPS, MORE_SWEEPS = 12, 30
-MOST_DENSE = 2000
 TIE = 1e-11
 MOST_ITERATIONS, PATIENCE = 1000, 10
 NOISE = 16
@@ -184,9 +184,11 @@ def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution:
         return _iterate(mdp, tol, False, sweeps.policy)
     how = (sweeps.method, sweeps.sweeps)
     level, bias, low = found
-    policy = sweeps.policy.copy()
+    policy, gain = sweeps.policy.copy(), np.full(mdp.n_states, level)
     error = settled_error(mdp, level, bias, low, sweeps.largest(bias))
-    return AverageSolution(policy, np.full(mdp.n_states, level), bias, error, tol, *how)
+    if error > tol:
+        error = min(error, average_error(mdp, policy, gain, bias))
+    return AverageSolution(policy, gain, bias, error, tol, *how)
 
 
 def _iterate(mdp: TabularMDP, tol: float, bias_optimal: bool, policy: Ints) -> AverageSolution:

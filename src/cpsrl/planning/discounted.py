@@ -27,7 +27,7 @@ SWEEPS, MORE_SWEEPS = 60, 5000
 """Bellman steps before policy iteration takes over, and the most where it cannot."""
 QUICK_SWEEPS, QUICK_ENTRIES = 12, 500_000
 """Bellman steps that are taken in the caller's own thread, in models of at most so many entries."""
-FEW_SUCCESSORS = 8
+FEW_SUCCESSORS, MOST_DENSE, PATIENCE = 8, 2000, 3
 COARSE = 1e-5
 """A tolerance above this share of what rewards can make of a difference is not used to stop."""
 FAR = 8
@@ -125,7 +125,8 @@ def _patiently(
     factors = factors_well(mdp)
     sweeps.run(target, (SWEEPS if factors else MORE_SWEEPS) - sweeps.sweeps)
     found, close = _swept(mdp, gamma, tol, sweeps)
-    if factors and (not close or (sweeps.slow and not found.reached)):
+    affordable = factors or mdp.n_states <= MOST_DENSE
+    if affordable and (not close or (sweeps.slow and not found.reached)):
         iterated = iterate(mdp, gamma, tol, found.policy)
         found = min(found, iterated, key=lambda x: x.error)
     return found
@@ -194,9 +195,10 @@ def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> Discount
 
     Values rise from policy to policy, their distance from the optimum need not fall: the iteration
     ends when the value rises no more, and the one that seemed nearest is taken and certified.
+    Rounding can hide that a few states rise, so it is given PATIENCE policies to be sure.
     """
     best, highest, nearest = (policy, np.zeros(0)), -np.inf, np.inf
-    number = 0
+    number = stalled = 0
     while True:
         number += 1
         stage(f"policy {number} for gamma = {gamma:g}")
@@ -206,9 +208,10 @@ def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> Discount
         if distance < nearest:
             best, nearest = (policy, value), distance
         total = float(value.sum())
-        if nearest <= tol or np.array_equal(following, policy) or total <= highest:
+        stalled = 0 if total > highest else stalled + 1
+        if nearest <= tol or np.array_equal(following, policy) or stalled > PATIENCE:
             return _certified(mdp, gamma, tol, *best, FACTORED, number)
-        policy, highest = following, total
+        policy, highest = following, max(total, highest)
 
 
 def first_policy(mdp: TabularMDP, policy: ArrayLike | None) -> Ints:

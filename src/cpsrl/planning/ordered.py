@@ -17,6 +17,7 @@ What is found is only where the next Bellman step begins, whose bounds do not as
 a solution that is no better than its start is not taken.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from cpsrl._compile import jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.types import Floats, Ints
 
-MOST_ITERATIONS = 200
+MOST_ITERATIONS, LARGEST_EXPONENT = 200, 1000
 
 
 class Order:
@@ -213,6 +214,7 @@ def _bicgstab(
     """Improve x until the largest minus the smallest residual is at most `want`.
 
     Returns whether it is better than it was, how often entries were gone through, and that width.
+    Residuals are kept in units of `size`, a power of 2, or their squares might leave float64.
     """
     n = len(x)
     residual, shadow = np.empty(n), np.empty(n)
@@ -229,9 +231,14 @@ def _bicgstab(
         for _ in range(upper_start[k], upper_start[k + 1]):
             total += upper[up] * x[np.uint64(upper_index[up])]
             up += one
-        residual[k] = shadow[k] = total
+        residual[k] = total
         low, high = min(low, total), max(high, total)
     begin = width = high - low
+    exponent = math.frexp(max(abs(low), abs(high)))[1]
+    size = math.ldexp(1.0, min(max(exponent, -LARGEST_EXPONENT), LARGEST_EXPONENT))
+    for k in range(n):
+        residual[k] /= size
+        shadow[k] = residual[k]
     best, best_width = x.copy(), width
     direction, image = np.zeros(n), np.zeros(n)
     half, half_image = np.empty(n), np.empty(n)
@@ -272,11 +279,11 @@ def _bicgstab(
         omega = both / square if square > 0.0 else 0.0
         low, high, total = np.inf, -np.inf, 0.0
         for k in range(n):
-            x[k] += alpha * z[k] + omega * half_z[k]
+            x[k] += size * (alpha * z[k] + omega * half_z[k])
             residual[k] = half[k] - omega * half_image[k]
             low, high = min(low, residual[k]), max(high, residual[k])
             total += abs(x[k]) + abs(residual[k])
-        width = high - low
+        width = size * (high - low)
         if not total < np.inf:
             break
         if width < 0.5 * best_width or width <= want:
