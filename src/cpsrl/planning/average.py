@@ -109,7 +109,9 @@ def solve_average(
     if mdp.n_states > DENSE_PLANNING and not bias_optimal:
         sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), choice)
         if n_entries(mdp) <= QUICK_ENTRIES and sweeps.run(_sharp(mdp, tol), TRIAL_SWEEPS):
-            return _settled(mdp, tol, sweeps)
+            settled = _settled(mdp, tol, sweeps)
+            if settled is not None:
+                return settled
     return _patiently(mdp, tol, bias_optimal, choice, sweeps)
 
 
@@ -120,10 +122,14 @@ def _patiently(
     """Return the solution by further sweeps, or by policy iteration where these would not do."""
     if mdp.n_states > DENSE_PLANNING:
         if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
-            return _settled(mdp, tol, sweeps)
-        start = looking_ahead(mdp, choice).policy
-        within = float(np.abs(mdp.rewards).max())
-        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
+            settled = _settled(mdp, tol, sweeps)
+            if settled is not None:
+                return settled
+            choice = sweeps.policy
+        else:
+            start = looking_ahead(mdp, choice).policy
+            within = float(np.abs(mdp.rewards).max())
+            choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
         try:
             return _iterate(mdp, tol, bias_optimal, choice)
         except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
@@ -173,15 +179,16 @@ def _sweep_on(sweeps: Sweeps, target: float) -> bool:
     return True
 
 
-def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution:
+def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution | None:
     """Return the solution that has the policy and, nearly, the value of sweeps.
 
-    A policy with several closed classes of one gain is gain-optimal for a value with any levels
-    there; with those of its bias it need not be, and policy iteration goes on from it.
+    None if its bias was not found so, and policy iteration is to go on from it: a policy with
+    several closed classes of one gain is greedy for a value with any levels there, and with those
+    of its bias it need not be.
     """
     found = sweeps.settle()
     if found is None:
-        return _iterate(mdp, tol, False, sweeps.policy)
+        return None
     how = (sweeps.method, sweeps.sweeps)
     level, bias, low = found
     policy, gain = sweeps.policy.copy(), np.full(mdp.n_states, level)
