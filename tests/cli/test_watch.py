@@ -44,6 +44,12 @@ def test_a_pipe_gets_the_numbers_of_the_run_line_by_line(capsys):
     assert max(map(len, lines[:24])) <= 60
 
 
+def test_a_page_without_a_folder_is_refused_before_anything_is_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(Film, "advance", lambda *_: pytest.fail("the run was begun"))
+    assert main([*COMMAND, "--html", str(tmp_path / "none" / "film.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
 def test_agents_take_their_options_and_environments_theirs(capsys, tmp_path):
     out = said(
         capsys,

@@ -50,6 +50,8 @@ def watch(
     rival = against or (USUAL if agent == RIVAL else RIVAL)
     chosen = [(agent, options), *([(rival, against_options)] if rival != "none" else [])]
     made = [make_agent(Entry(name, given or {})) for name, given in chosen]
+    if html is not None and not html.parent.is_dir():
+        raise ValueError(f"--html {html}: there is no folder {html.parent}")
     films = [Film(one, mdp, steps, seed, run) for one in made]
     if html is not None:
         for film in films:

@@ -126,7 +126,7 @@ class Film {
     for (const i of [first, first + RECENT])
       box.append(element("span", { class: i > first ? "x end" : "x", style: `left:${100 * (i - first) / RECENT}%` }, whole(i)));
     for (const s of new Set([0, S - 1]))
-      box.append(element("span", { class: "y", style: `bottom:${100 * (s - low) / (high - low)}%` }, data.states[s].length <= 6 ? data.states[s] : String(s)));
+      box.append(element("span", { class: "y", style: `bottom:${100 * (s - low) / (high - low)}%` }, data.states[s].length <= 6 ? data.states[s] : `${data.states[s].slice(0, 5)}…`));
     find(".recent", this.place).replaceChildren(element("figure", { class: "chart" }, box));
   }
 

@@ -196,7 +196,7 @@ def _trajectory_chart(film: Film) -> str:
     box = (0, film.steps, -room, last + 0.04 * room + 1e-9)
     wanted = _ticks(0, last, 6) if film.mdp.n_states > 8 else range(last + 1)
     names = {int(s): film.mdp.state_name(int(s)) for s in wanted if s == int(s)}
-    labels = {s: name if len(name) <= 6 else str(s) for s, name in names.items()}
+    labels = {s: name if len(name) <= 6 else f"{name[:5]}…" for s, name in names.items()}
     what = f"states of {film.label} over {film.steps:,} steps"
     each = -(-2 * (film.steps + 1) // POINTS)
     thinned = f" {count(each, 'step')} to a stroke." if film.steps >= POINTS else ""
