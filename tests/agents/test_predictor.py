@@ -63,5 +63,5 @@ def test_it_sees_features_where_there_are_some():
 def test_what_predicts_nonsense_is_refused():
     with pytest.raises(ValueError, match="action must be a whole number"):
         cpsrl.simulate(Policy(np.full(6, 2)), cpsrl.environment("riverswim"), 10, seeds=1)
-    with pytest.raises(ValueError, match="or with predict"):
+    with pytest.raises(ValueError, match="or with the predict of"):
         cpsrl.simulate(object(), cpsrl.environment("riverswim"), 10, seeds=1)
