@@ -69,3 +69,14 @@ def test_a_model_keeps_a_frozen_matrix_without_a_copy(belief):
     assert np.shares_memory(again.csr.data, drawn.csr.data)
     loose = drawn.csr.copy()
     assert not np.shares_memory(cpsrl.TabularMDP(loose, drawn.rewards).csr.data, loose.data)
+
+
+def test_a_block_of_few_rows_has_room_for_all_successors_of_each():
+    n = 1_000
+    rewards = cpsrl.NormalGamma().arrays(cpsrl.Sizes(n, A))
+    live = sparse.SparseDirichlet(n, np.ones(n * A), None, rewards)
+    with sparse.lent(np.random.default_rng(6)) as words:
+        ends, states, shares = sparse.sample_rows(live.arrays, n, words, 0, 5)
+    np.testing.assert_array_equal(ends, n * np.arange(1, 6))
+    np.testing.assert_array_equal(np.sort(states.reshape(5, n)), np.tile(np.arange(n), (5, 1)))
+    np.testing.assert_allclose(shares.reshape(5, n).sum(axis=1), 1.0)

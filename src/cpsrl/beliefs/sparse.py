@@ -139,8 +139,9 @@ def sample_rows(
         begin = 0 if everything else support_start[row]
         n_candidates = n_states if everything else support_start[row + 1] - begin
         if end + n_candidates > len(states):
-            states = _longer(states)
-            shares = _longer(shares)
+            room = max(end + n_candidates, len(states) + len(states) // 2)
+            states = _longer(states, room)
+            shares = _longer(shares, room)
         a = cell[row]
         start = end
         total = 0.0
@@ -212,16 +213,10 @@ def _put_in_order(states: Any, shares: Floats) -> None:
 
 
 @jit
-def _longer(array: Any) -> Any:
-    longer = np.empty(len(array) + len(array) // 2, array.dtype)
+def _longer(array: Any, room: int) -> Any:
+    longer = np.empty(room, array.dtype)
     longer[: len(array)] = array
     return longer
-
-
-def _enlarged(array: Any, room: int) -> Any:
-    larger = np.empty(room, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 class SparseDirichlet(LiveBelief):
@@ -297,7 +292,7 @@ class SparseDirichlet(LiveBelief):
             if until > len(states):
                 # for the blocks to come as well; memory that is not written to is not taken
                 room = filled + 2 * len(block[1]) * len(range(begin, n_rows, BLOCK_ROWS))
-                states, shares = _enlarged(states, room), _enlarged(shares, room)
+                states, shares = _longer(states, room), _longer(shares, room)
             starts[begin + 1 : end + 1] = filled + block[0]
             states[filled:until], shares[filled:until] = block[1:]
             filled = until
