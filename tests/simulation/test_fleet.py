@@ -9,7 +9,7 @@ from cpsrl import Entry, Experiment, simulate
 from cpsrl.agents import Fleet
 from cpsrl.beliefs import Forgetting
 from cpsrl.experiments import continue_experiment
-from cpsrl.simulation import readable
+from cpsrl.simulation import Runs, readable
 from cpsrl.simulation.fleet import FleetSimulator
 from cpsrl.simulation.run import LOOPS
 
@@ -64,6 +64,26 @@ def test_runs_in_parts_are_the_runs_in_one(case):
     np.testing.assert_array_equal(by_agent, whole.by_agent)
     for mine, theirs in zip(state, whole.state, strict=True):
         assert equal(mine, theirs)
+
+
+def test_a_fleet_whose_agents_have_different_optima_goes_on():
+    apart = cpsrl.TabularMDP(np.eye(2)[:, None], [[0.0], [1.0]], initial=[0.5, 0.5])
+    fleet = Fleet(2, rule=COIN)
+    whole, first = (simulate(fleet, apart, steps, 8) for steps in (20, 12))
+    assert 0.5 in whole.gain
+    later = simulate(fleet, apart, 8, resume=first.state)
+    np.testing.assert_array_equal(later.regret[:, -1], whole.regret[:, -1])
+    other = cpsrl.TabularMDP(np.eye(2)[:, None], [[0.0], [0.9]], initial=[0.5, 0.5])
+    with pytest.raises(ValueError, match="a run in another environment"):
+        simulate(fleet, other, 8, resume=first.state)
+
+
+def test_fleets_of_different_sizes_are_joined_without_their_agents():
+    two, three = (simulate(Fleet(n, rule=COIN), RIVER, 20, 2) for n in (2, 3))
+    joined = Runs.join([two, three])
+    assert joined.by_agent is None
+    np.testing.assert_array_equal(joined.regret, np.concatenate([two.regret, three.regret]))
+    assert Runs.join([two, two]).by_agent.shape == (4, 2, len(two.times))
 
 
 @pytest.mark.parametrize("mdp", [RIVER, noisy()], ids=repr)

@@ -75,7 +75,7 @@ class Runs:
         reference: what `gain` is, one a row: "exact", "upper bound" or "best known policy" (see
             `cpsrl.environments.pure`).
         by_agent: of a fleet, `(rows, agents, points)`: the regret of each of its agents, whose mean
-            is `regret`.
+            is `regret`; None where runs of fleets of different sizes were joined.
     """
 
     times: Ints
@@ -172,6 +172,8 @@ class Runs:
                 joined[name] = None
             elif isinstance(values[0], tuple):
                 joined[name] = sum(values, ())
+            elif len({value.shape[1:] for value in values}) > 1:  # of fleets of different sizes
+                joined[name] = None
             else:
                 joined[name] = np.concatenate(values)
         return replace(first, **joined)

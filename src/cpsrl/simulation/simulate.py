@@ -16,7 +16,7 @@ from cpsrl.agents.agent import Agent, LiveAgent
 from cpsrl.agents.fleet import Fleet
 from cpsrl.agents.predictor import Predictor, predicts
 from cpsrl.agents.psrl import PSRLAgent
-from cpsrl.checks import checked_index, checked_number, checked_whole, shown
+from cpsrl.checks import checked_floats, checked_index, checked_number, checked_whole, shown
 from cpsrl.environments.pure import (
     Environment,
     EnvironmentSimulator,
@@ -402,13 +402,20 @@ def _check_states(
             if not isinstance(state["environment_state"], dict):  # of a fleet, which looks itself
                 checked_index("the environment's state", state["environment_state"], mdp.n_states)
             gains, rounding = _gains(mdp), rounding + 1e-14 * np.abs(mdp.rewards).max()
-        if not (np.abs(gains - gain) <= rounding).any():
+        if not (np.abs(gains[:, None] - _counted_against(state)) <= rounding).any(axis=0).all():
             raise ValueError(
                 f"the state is that of a run in another environment: its optimal gain is {gain:g}, "
                 f"and that of {mdp!r} is {gains[0]:g}"
             )
     if len(began := {state["step"] for state in states}) > 1:
         raise ValueError(f"the runs to go on with stand at different steps: {sorted(began)}")
+
+
+def _counted_against(state: dict[str, Any]) -> Floats:
+    """Return the gain of a run's state, or those of the agents of a fleet, in an array `(n,)`."""
+    place = state["environment_state"]
+    own = place.get("gains") if isinstance(place, dict) else [state["gain"]]
+    return checked_floats("the gains of the state", own, 1)
 
 
 def _states(
