@@ -1,5 +1,6 @@
 """The state of an agent: whose it is, and that a bad one is refused and changes nothing."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from contracts.test_agents import equal
 from cpsrl.agents.agent import settings_of
 from cpsrl.agents.psrl import PREVIOUS, ROW, START, STEP
 from cpsrl.beliefs import BATCH
+from cpsrl.mdp.changes import Changes
 
 RIVER = cpsrl.environment("riverswim")
 AGENTS = [
@@ -312,6 +314,7 @@ class Half(cpsrl.Belief):
         (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
         (lambda: cpsrl.Dirichlet(transitions=1e-310), "transitions must be a positive number"),
         (lambda: cpsrl.NormalGamma(tau0=1e-310), "tau0 must be a positive number"),
+        (lambda: cpsrl.KnownRewards("all").arrays(RIVER), "known rewards must be an array of num"),
     ],
 )
 def test_parts_of_the_wrong_kind_are_refused(make, message):
@@ -323,6 +326,34 @@ def test_ucrl2_refuses_rewards_without_a_bound_before_it_begins():
     noisy = cpsrl.TabularMDP(RIVER.dense, RIVER.rewards, noise=0.1)
     with pytest.raises(ValueError, match=r"UCRL2 is for rewards in a range, .* Gaussian noise"):
         cpsrl.simulate(cpsrl.UCRL2(), noisy, 10, 1)
+    later = Changes((cpsrl.TabularMDP(RIVER.dense, RIVER.rewards), noisy), (5, 5)).world()
+    with pytest.raises(ValueError, match="Gaussian noise"):
+        cpsrl.simulate(cpsrl.UCRL2(), later, 10, 1)
+
+
+def test_what_a_world_will_pay_once_it_has_changed_is_expected():
+    P = np.full((2, 1, 2), 0.5)
+    first = cpsrl.TabularMDP(P, [[0.0], [1.0]])
+    paid = np.array([[[-30.0, 30.0]], [[-30.0, 31.0]]])
+    world = Changes((first, cpsrl.TabularMDP(P, paid)), (5, 5)).world()
+    assert world.realised_range == (-30.0, 31.0)
+    agent = cpsrl.start(cpsrl.UCRL2(), world)
+    assert (agent.low, agent.width) == (-30.0, 61.0)
+    noisy = Changes((first, cpsrl.TabularMDP(P, first.rewards, noise=9.0)), (5, 5)).world()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for problem in (world, noisy):
+            live = cpsrl.start(cpsrl.ContinuingPSRL(), problem)
+            live.act(0)
+            live.observe(0, 0, -30.0, 1)
+
+
+def test_values_that_are_no_numbers_are_refused():
+    spec = cpsrl.agents.DifferentialQLearning()
+    whole = lived(spec, 40).state()
+    damaged = whole | {"values": changed(whole["values"], 0, np.nan)}
+    with pytest.raises(ValueError, match="stored values are damaged"):
+        cpsrl.start(spec, RIVER).restore(damaged)
 
 
 def test_a_support_with_a_state_that_there_is_not_is_refused():

@@ -67,3 +67,10 @@ def test_missing_records_are_named(river):
     later = simulate(ContinuingPSRL(gamma=GAMMA), river, 20, 1, resume=first.state, **RECORDS)
     with pytest.raises(ValueError, match="from step 1 on"):
         decompose(later, river, GAMMA)
+
+
+def test_a_world_that_changes_has_no_expected_regret():
+    world = environment("changing", every=10)
+    runs = simulate(ContinuingPSRL(gamma=GAMMA), world, 20, 1, trajectory=True)
+    with pytest.raises(ValueError, match="a world that does not change"):
+        expected_regret(runs, world)

@@ -181,7 +181,8 @@ class Expected:
         (low, high), beyond = problem.reward_range, margin * width_of(problem.reward_range)
         self.low, self.high = low - beyond, high + beyond
         if isinstance(problem, TabularMDP):
-            (low, high), noise = problem.realised_range, NOISE * float(problem.noise_code[1].max())
+            (low, high), models = problem.realised_range, problem.moments
+            noise = NOISE * max(float(model.noise_code[1].max()) for model in models)
             self.low, self.high = min(self.low, low - noise), max(self.high, high + noise)
         self.problem, self.said = problem, False
 

@@ -70,8 +70,10 @@ class DifferentialQAgent(LiveAgent):
         self.reward_rate += self.spec.eta * self.spec.alpha * delta
 
     def check_sound(self, values: dict[str, Any]) -> None:
-        """Raise a ValueError if the uniform variate is none, or if more is available than is."""
+        """Raise a ValueError if a value or the uniform variate is none, or too much available."""
         available = self.sizes.available
+        if np.isnan(values["values"]).any():
+            raise ValueError("the stored values are damaged: they have impossible numbers")
         if available is not None and (values["values"][~available] != -np.inf).any():
             raise ValueError("the stored values are damaged: they have unavailable actions")
         if values["uniform"] is not None:

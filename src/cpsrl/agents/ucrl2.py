@@ -191,7 +191,8 @@ class UCRL2(Agent):
                 f"UCRL2 keeps a count for every cell: {sizes.n_states} states are more than "
                 f"{MOST_STATES}"
             )
-        if isinstance(problem, TabularMDP) and problem.noise_code[0] == GAUSSIAN:
+        models = problem.moments if isinstance(problem, TabularMDP) else ()
+        if any(model.noise_code[0] == GAUSSIAN for model in models):
             raise ValueError(
                 f"UCRL2 is for rewards in a range, and those of {problem!r} have Gaussian noise, "
                 "which is in none"

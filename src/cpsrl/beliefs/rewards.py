@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 
 from cpsrl._compile import inlined, leaf
 from cpsrl.beliefs.gamma import draw_gamma
-from cpsrl.checks import checked_number, checked_positive
+from cpsrl.checks import checked_floats, checked_number, checked_positive
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
 from cpsrl.sizes import Sizes, width_of
@@ -145,7 +145,7 @@ class KnownRewards:
         """Return the belief, which stays as it is."""
         shape = (problem.n_states, problem.n_actions)
         if self.means is not None:
-            means = np.array(self.means, dtype=np.float64)
+            means = checked_floats("known rewards", self.means)
             if means.shape != shape or not np.isfinite(means).all():
                 raise ValueError(f"known rewards must be finite numbers (S, A) = {shape}")
         elif isinstance(problem, TabularMDP):

@@ -191,9 +191,12 @@ class TabularMDP:
 
     @property
     def realised_range(self) -> tuple[float, float]:
-        """The range of the rewards with what single transitions pay, but for Gaussian noise."""
-        low, high = self.reward_range
-        return min(low, float(self.payments.min())), max(high, float(self.payments.max()))
+        """The range of the rewards with what single transitions pay, but for Gaussian noise.
+
+        In a world that changes, it is that of all its models.
+        """
+        paid = np.concatenate([self.reward_range, *(model.payments for model in self.moments)])
+        return float(paid.min()), float(paid.max())
 
     @property
     def stand_in(self) -> Ints:

@@ -81,6 +81,8 @@ def expected_regret(runs: Runs, mdp: TabularMDP) -> Floats:
     """Return the low-variance estimate of the regret of runs with a trajectory, `(runs,)`."""
     if runs.trajectory is None:
         raise ValueError("the expected regret needs runs of simulate(..., trajectory=True)")
+    if mdp.changes is not None:
+        raise ValueError("the expected regret is that of a world that does not change")
     best = solve_average(mdp)
     loss, regret = given_away(mdp, best), []
     for path in runs.trajectory:
