@@ -46,6 +46,15 @@ def test_what_is_not_a_number_is_refused(value):
         checked_number("x", value, 0, 1)
 
 
+def test_a_number_that_is_too_large_is_told_the_largest():
+    with pytest.raises(ValueError, match=r"x must be a number in \[0, 1e\+100\], not 1e\+101"):
+        checked_number("x", 1e101, 0.0)
+    with pytest.raises(ValueError, match=r"x must be a number in \(0, 1e\+100\), not 1e\+100"):
+        checked_number("x", 1e100, 0.0, open=True)
+    with pytest.raises(ValueError, match="x must be a number above 0, not -1"):
+        checked_number("x", -1, 0.0, open=True)
+
+
 @pytest.mark.parametrize("value", [1.0, -0.1, math.nan, True, "a", None])
 def test_a_gamma_is_in_its_range(value):
     assert checked_gamma(np.int64(0)) == 0

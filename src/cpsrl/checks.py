@@ -70,7 +70,7 @@ def checked_number(
     number = _number(value)
     if low < number < high if open else low <= number <= high:
         return number
-    if high < LARGEST:
+    if high < LARGEST or (low > -LARGEST and number >= high):
         wanted = f"a number in {'(' if open else '['}{low:g}, {high:g}{')' if open else ']'}"
     elif low > -LARGEST:
         wanted = f"a number {'above' if open else 'of at least'} {low:g}"

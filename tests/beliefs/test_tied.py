@@ -256,6 +256,11 @@ def test_a_live_agent_keeps_it_and_says_what_it_believes(tmp_path):
         (lambda: Tied([[[0]]], [0]).start(Sizes(1, 1)), r"classes must be \(S, A\)"),
         (lambda: Tied([[[0]]], prior=[1.0, 2.0]).start(Sizes(1, 1)), r"must fit \(C, K\)"),
         (lambda: Tied([[[0]]], prior=-1.0).start(Sizes(1, 1)), "prior must be positive"),
+        (lambda: Tied([[[0]]], prior=1e308).start(Sizes(1, 1)), r"prior .* \(1e-100 to 1e\+100\)"),
+        (
+            lambda: Tied(np.zeros((1, 1, 0), int)).start(Sizes(1, 1)),
+            r"a K of at least 1, .* not \(1, 1, 0\)",
+        ),
     ],
 )
 def test_errors(make, message):

@@ -51,7 +51,7 @@ from cpsrl.beliefs.rewards import (
     sample_rewards,
     sound_rewards,
 )
-from cpsrl.checks import checked_arrays, checked_floats, shown
+from cpsrl.checks import LARGEST, checked_arrays, checked_floats, shown
 from cpsrl.environments.gridworld import grid_outcomes
 from cpsrl.mdp import TabularMDP
 from cpsrl.registry import Registry
@@ -259,9 +259,10 @@ class Tied(Belief):
             function: Callable[..., Any] = OUTCOMES[given]
             given = function(**self.options)
         outcomes = _whole("outcomes", given)
-        if outcomes.ndim != 3 or outcomes.shape[:2] != (n_states, n_actions):
+        if outcomes.ndim != 3 or outcomes.shape[:2] != (n_states, n_actions) or not outcomes.size:
             raise ValueError(
-                f"outcomes must be (S, A, K) = ({n_states}, {n_actions}, K), not {outcomes.shape}"
+                f"outcomes must be, for a K of at least 1, (S, A, K) = ({n_states}, {n_actions}, K)"
+                f", not {outcomes.shape}"
             )
         if ((outcomes < 0) | (outcomes >= n_states)).any():
             raise ValueError(f"outcomes must be states, whole numbers in 0..{n_states - 1}")
@@ -283,8 +284,8 @@ class Tied(Belief):
             alpha = np.array(np.broadcast_to(alpha, shape))
         except ValueError:
             raise ValueError(f"prior must fit (C, K) = {shape}, not {alpha.shape}") from None
-        if not ((alpha > 0) & np.isfinite(alpha)).all():
-            raise ValueError("prior must be positive numbers")
+        if not ((alpha >= 1 / LARGEST) & (alpha <= LARGEST)).all():
+            raise ValueError(f"prior must be positive numbers ({1 / LARGEST:g} to {LARGEST:g})")
         rewards = self.rewards.arrays(problem)
         flat = outcomes.reshape(-1, shape[1])
         return TiedRows(flat, classes.ravel(), alpha, rewards, n_states)
