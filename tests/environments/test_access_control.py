@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cpsrl.environments import environment
+from cpsrl.environments.pictures import picture_of
 from cpsrl.planning import solve_average
 
 
@@ -54,3 +55,12 @@ def test_the_documented_gain_and_a_policy_that_favours_high_priorities():
 def test_wrong_options_are_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         environment("access-control", **options)
+
+
+@pytest.mark.parametrize("priorities", [(1, 2, 5), (1, 2, 4, 8), (3,)])
+def test_a_picture_has_a_row_for_every_number_of_free_servers(priorities):
+    mdp = environment("access-control", servers=2, priorities=priorities)
+    *rows, words = picture_of(mdp).text(len(priorities)).split("\n")
+    assert [len(row.split()) for row in rows] == [len(priorities)] * 3
+    assert rows[1].startswith("@")
+    assert words == f"state 1 free, priority {priorities[0]}"

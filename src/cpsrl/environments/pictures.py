@@ -188,7 +188,6 @@ class Level(Picture):
 
 
 LEVELS = {"queue": "in the queue", "inventory": "in stock"}
-COLUMNS = {"access-control": 4}
 
 
 def picture_of(mdp: TabularMDP, options: dict[str, Any] | None = None) -> Picture:
@@ -206,7 +205,9 @@ def picture_of(mdp: TabularMDP, options: dict[str, Any] | None = None) -> Pictur
     places = [(int(match[1]), int(match[2])) for match in found if match]
     if len(places) == mdp.n_states:
         return Picture(mdp, 0, places)
-    rows, columns = options.get("rows"), options.get("columns", COLUMNS.get(name))
+    rows, columns = options.get("rows"), options.get("columns")
+    if name == "access-control":  # a row for every number of free servers
+        columns = sum(named.startswith("0 free,") for named in mdp.state_names or ()) or None
     if isinstance(columns, int) and rows in (None, mdp.n_states // columns):
         return Picture(mdp, columns)
     return Picture(mdp, min(mdp.n_states, 20 if mdp.n_states <= 400 else 80))
