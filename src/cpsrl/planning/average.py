@@ -40,7 +40,7 @@ from cpsrl.planning.discounted import (
     with_rewards,
 )
 from cpsrl.planning.evaluation import factored, policy_chain
-from cpsrl.planning.sweeps import Sweeps, looking_ahead, sparse_change
+from cpsrl.planning.sweeps import Sweeps, looking_ahead
 from cpsrl.types import Floats, Ints, brief
 from cpsrl.waiting import interruptible, stage
 
@@ -264,12 +264,3 @@ def _improved(
         settled |= better
         tied &= level >= own[:, None] - slack
     return mdp.allowed(following)
-
-
-def expected_change(mdp: TabularMDP, x: Floats) -> Floats:
-    """Return P x - x `(S, A)`: how much x `(S,)` is expected to change in one step."""
-    if mdp.is_thin:
-        matrix = mdp.csr
-        shape = mdp.rewards.shape
-        return sparse_change(matrix.indptr, matrix.indices, matrix.data, x, shape[1])
-    return kernels.dense_change(mdp.dense, x)
