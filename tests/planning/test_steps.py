@@ -66,7 +66,7 @@ def test_levelling_gives_the_stationary_mean(model):
 def test_steps_end_where_their_changes_agree(model):
     mdp = MODELS[model]()
     policy = np.ones(mdp.n_states, np.int64)
-    P, r = chain_of(mdp, policy)
+    _, r = chain_of(mdp, policy)
     v = np.zeros(mdp.n_states)
     taken = steps_of(mdp).policy(1.0, policy, v, np.empty_like(v), 1000, 1e-9)
     gain = stationary_distribution(mdp, policy) @ r
