@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, leaf
+from cpsrl._compile import inlined, jit, leaf
 from cpsrl.planning.elimination import LEAVE, VECTORS, evaluate_average, evaluate_leaving
 from cpsrl.types import Floats, Ints
 
@@ -41,17 +41,18 @@ class Workspace(NamedTuple):
     """`(S,)`"""
 
 
+@jit
 def workspace(n_states: int) -> Workspace:
     """Return the workspace for models of `n_states` states."""
-    square, line = (n_states, n_states), (n_states,)
+    square = (n_states, n_states)
     return Workspace(
-        np.empty(line),
-        np.empty(line),
+        np.empty(n_states),
+        np.empty(n_states),
         np.empty(square),
         np.empty(square),
         np.empty((VECTORS + 2, n_states)),
-        np.empty(line, np.int64),
-        np.empty(line, np.int64),
+        np.empty(n_states, np.int64),
+        np.empty(n_states, np.int64),
     )
 
 
