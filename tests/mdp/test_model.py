@@ -374,3 +374,8 @@ def test_npz_keeps_what_is_available_and_rewards_of_transitions(form, tmp_path):
     read = cpsrl.TabularMDP.load(tmp_path / "mdp.npz")
     for name in ("dense", "rewards", "transition_rewards", "available"):
         assert np.array_equal(getattr(read, name), getattr(mdp, name)), name
+
+
+def test_successors_are_counted_with_32_bits():
+    mdp = cpsrl.environment("random", n_states=150, n_actions=2, successors=3)
+    assert mdp.csr.indices.dtype == mdp.csr.indptr.dtype == np.int32

@@ -338,6 +338,9 @@ def _canonical(matrix: Any) -> Any:
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     matrix.sort_indices()
+    if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
     for part in (matrix.data, matrix.indices, matrix.indptr):
         part.setflags(write=False)
     return matrix

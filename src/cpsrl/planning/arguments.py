@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ FINEST = 1e-15
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` with those of its arguments checked whose names CHECKS has."""
     parameters = tuple(inspect.signature(function).parameters)
+    by_name: Callable[..., R] = function
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -35,7 +36,7 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
         for name in given:
             if check := CHECKS.get(name):
                 given[name] = check(given[name], given.get("mdp"))
-        return cast(Callable[..., R], function)(**given)
+        return by_name(**given)
 
     return call
 

@@ -40,7 +40,8 @@ from cpsrl.planning.discounted import (
     with_rewards,
 )
 from cpsrl.planning.evaluation import factored, policy_chain
-from cpsrl.planning.sweeps import Sweeps, looking_ahead, sparse_change
+from cpsrl.planning.small import small_average
+from cpsrl.planning.sweeps import Sweeps, looking_ahead
 from cpsrl.types import Floats, Ints, brief
 from cpsrl.waiting import interruptible, stage
 
@@ -105,8 +106,10 @@ def solve_average(
         found = solve_average(centred, tol, bias_optimal, choice)
         how = (found.method, found.sweeps)
         return _certified(mdp, tol, found.policy, found.gain + shift, found.bias, *how)
+    if mdp.n_states <= DENSE_PLANNING:
+        return _small(mdp, tol, bias_optimal, choice)
     sweeps = None
-    if mdp.n_states > DENSE_PLANNING and not bias_optimal:
+    if not bias_optimal:
         sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), choice)
         if n_entries(mdp) <= QUICK_ENTRIES and sweeps.run(_sharp(mdp, tol), TRIAL_SWEEPS):
             settled = _settled(mdp, tol, sweeps)
@@ -120,29 +123,32 @@ def _patiently(
     mdp: TabularMDP, tol: float, bias_optimal: bool, choice: Ints, sweeps: Sweeps | None
 ) -> AverageSolution:
     """Return the solution by further sweeps, or by policy iteration where these would not do."""
-    if mdp.n_states > DENSE_PLANNING:
-        if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
-            settled = _settled(mdp, tol, sweeps)
-            if settled is not None:
-                return settled
-            choice = sweeps.policy
-        else:
-            start = looking_ahead(mdp, choice).policy
-            within = float(np.abs(mdp.rewards).max())
-            choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
-        try:
-            return _iterate(mdp, tol, bias_optimal, choice)
-        except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
-            if mdp.n_states > MOST_DENSE:
-                raise ValueError(
-                    f"{mdp!r} has states that are visited too rarely for float64 to plan"
-                ) from None
-    work = kernels.workspace(mdp.n_states)
-    number = kernels.plan_average(*kernels.thawed(mdp.dense, mdp.rewards), 1.0, choice, work)
+    if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
+        settled = _settled(mdp, tol, sweeps)
+        if settled is not None:
+            return settled
+        choice = sweeps.policy
+    else:
+        start = looking_ahead(mdp, choice).policy
+        within = float(np.abs(mdp.rewards).max())
+        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
+    try:
+        return _iterate(mdp, tol, bias_optimal, choice)
+    except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
+        if mdp.n_states > MOST_DENSE:
+            raise ValueError(
+                f"{mdp!r} has states that are visited too rarely for float64 to plan"
+            ) from None
+    return _small(mdp, tol, bias_optimal, choice)
+
+
+def _small(mdp: TabularMDP, tol: float, bias_optimal: bool, choice: Ints) -> AverageSolution:
+    """Return the solution by policy iteration with dense arithmetic."""
+    gain, bias, error, number = small_average(mdp, choice)
     choice = mdp.allowed(choice)
-    found = _certified(mdp, tol, choice, work.gain, work.value, POLICY_ITERATION, number)
     if bias_optimal:
         return _iterate(mdp, tol, bias_optimal, choice)
+    found = AverageSolution(choice, gain, bias, error, tol, POLICY_ITERATION, number)
     if not found.reached and mdp.n_states <= DENSE_PLANNING:
         found = min(found, _iterate(mdp, tol, bias_optimal, choice), key=lambda x: x.error)
     return found
@@ -152,7 +158,6 @@ def _certified(
     mdp: TabularMDP, tol: float, policy: Ints, gain: Floats, bias: Floats, method: str, sweeps: int
 ) -> AverageSolution:
     error = average_error(mdp, policy, gain, bias)
-    error = error if error >= 0 else np.inf
     return AverageSolution(policy, gain, bias, error, tol, method, sweeps)
 
 
@@ -264,12 +269,3 @@ def _improved(
         settled |= better
         tied &= level >= own[:, None] - slack
     return mdp.allowed(following)
-
-
-def expected_change(mdp: TabularMDP, x: Floats) -> Floats:
-    """Return P x - x `(S, A)`: how much x `(S,)` is expected to change in one step."""
-    if mdp.is_thin:
-        matrix = mdp.csr
-        shape = mdp.rewards.shape
-        return sparse_change(matrix.indptr, matrix.indices, matrix.data, x, shape[1])
-    return kernels.dense_change(mdp.dense, x)

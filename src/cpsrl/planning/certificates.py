@@ -113,7 +113,8 @@ def _row_defect(indptr: Ints, data: Floats) -> float:
 
 
 @jit
-def _dense_differences(P: Floats, x: Floats, share: float, change: Floats, slack: Floats) -> None:
+def dense_differences(P: Floats, x: Floats, share: float, change: Floats, slack: Floats) -> None:
+    """Put what `differences` returns into `change` and `slack`; `share` is `dense_share`."""
     n_states, n_actions = P.shape[:2]
     least = _least(x)
     shifted, size = np.empty(n_states), np.empty(n_states)
@@ -167,21 +168,30 @@ def differences(mdp: TabularMDP, x: Floats) -> tuple[Floats, Floats]:
         model = (mdp.csr.indptr, mdp.csr.indices, mdp.csr.data)
         _sparse_differences(*model, x, UNIT + defect, change, slack)
     else:
-        share = (mdp.n_states / 4 + 16) * UNIT + defect
-        _dense_differences(mdp.dense, x, share, change, slack)
+        dense_differences(mdp.dense, x, dense_share(mdp), change, slack)
     return change, slack
+
+
+def dense_share(mdp: TabularMDP) -> float:
+    """Return n' u + 2 d, of which `slack` is made in a dense model."""
+    return (mdp.n_states / 4 + 16) * UNIT + 2 * measures(mdp).defect
 
 
 def discounted_error(mdp: TabularMDP, gamma: float, policy: Ints, value: Floats) -> float:
     """Return the bound on |V* - V| and on |V_pi - V|, `value` and `policy` being as returned."""
     change, slack = differences(mdp, value)
     defect = measures(mdp).defect
-    largest = _discounted_excess(change, slack, mdp.rewards, gamma, value, policy, defect)
-    return largest * (1 + 16 * UNIT) / _leaving(mdp, gamma)
+    excess = discounted_excess(change, slack, mdp.rewards, gamma, value, policy, defect)
+    return discounted_bound(mdp, gamma, excess)
+
+
+def discounted_bound(mdp: TabularMDP, gamma: float, excess: float) -> float:
+    """Return b / (1 - gamma'), `excess` being b."""
+    return excess * (1 + 16 * UNIT) / _leaving(mdp, gamma)
 
 
 @jit
-def _discounted_excess(
+def discounted_excess(
     change: Floats,
     slack: Floats,
     r: Floats,
@@ -251,17 +261,22 @@ def average_error(mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats) -> 
     """Return the bound on the distance of `gain` from the optimal gain and the policy's."""
     change, slack = differences(mdp, bias)
     above, below = np.empty_like(change), np.empty((len(gain), 1))
-    constant, most = _average_excess(change, slack, mdp.rewards, gain, policy, above, below)
+    constant, excess = average_excess(change, slack, mdp.rewards, gain, policy, above, below)
     if not constant:
         states = np.arange(mdp.n_states)
         rows = states * mdp.n_actions + policy
         chain = TabularMDP(mdp.csr[rows], mdp.rewards[states, policy][:, None])
-        most = max(_excess(mdp, gain, above), _excess(chain, -gain, below))
-    return max(most, 0.0) * (1 + 16 * UNIT)
+        excess = max(_excess(mdp, gain, above), _excess(chain, -gain, below))
+    return average_bound(excess)
+
+
+def average_bound(excess: float) -> float:
+    """Return the bound for an f - g + delta of at most `excess`, which may be no number."""
+    return max(excess, 0.0) * (1 + 16 * UNIT) if excess == excess else np.inf
 
 
 @jit
-def _average_excess(
+def average_excess(
     change: Floats,
     slack: Floats,
     r: Floats,

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from cpsrl.mdp import DENSE_PLANNING, TabularMDP
 from cpsrl.pages.notebook import by_state
-from cpsrl.planning import kernels
 from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.certificates import discounted_error, measures, swept_error
 from cpsrl.planning.evaluation import checked_policy, discounted_value
+from cpsrl.planning.small import small_discounted
 from cpsrl.planning.sweeps import Sweeps, bellman_step
 from cpsrl.sizes import width_of
 from cpsrl.types import Floats, Ints, brief
@@ -90,12 +90,9 @@ def solve_discounted(
         value = found.value + shift / (1 - gamma)
         return _certified(mdp, gamma, tol, found.policy, value, found.method, found.sweeps)
     if mdp.n_states <= DENSE_PLANNING:
-        work = kernels.workspace(mdp.n_states)
-        number = kernels.plan_discounted(
-            *kernels.thawed(mdp.dense, mdp.rewards), gamma, choice, work
-        )
+        value, error, number = small_discounted(mdp, gamma, choice)
         choice = mdp.allowed(choice)
-        return _certified(mdp, gamma, tol, choice, work.value, POLICY_ITERATION, number)
+        return DiscountedSolution(choice, value, error, tol, POLICY_ITERATION, number)
     reach, scale = gamma / (1 - gamma), measures(mdp).reward / (1 - gamma)
     sharp = min(tol, COARSE * float(np.ptp(mdp.rewards)) / (1 - gamma))
     target = max(2 * sharp / reach, 4 * EPS * scale) if reach else np.inf
@@ -217,7 +214,7 @@ def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> Discount
 def first_policy(mdp: TabularMDP, policy: ArrayLike | None) -> Ints:
     """Return a fresh copy of `policy`, or the policy that is greedy for the rewards."""
     if policy is None:
-        return mdp.allowed(np.argmax(mdp.rewards, axis=1).astype(np.int64))
+        return mdp.allowed(mdp.rewards.argmax(axis=1).astype(np.int64, copy=False))
     checked = checked_policy(mdp, policy)
     if checked.ndim != 1:
         raise ValueError("the policy to start from must be deterministic, one action a state")

@@ -41,17 +41,18 @@ class Workspace(NamedTuple):
     """`(S,)`"""
 
 
+@jit
 def workspace(n_states: int) -> Workspace:
     """Return the workspace for models of `n_states` states."""
-    square, line = (n_states, n_states), (n_states,)
+    square = (n_states, n_states)
     return Workspace(
-        np.empty(line),
-        np.empty(line),
+        np.empty(n_states),
+        np.empty(n_states),
         np.empty(square),
         np.empty(square),
         np.empty((VECTORS + 2, n_states)),
-        np.empty(line, np.int64),
-        np.empty(line, np.int64),
+        np.empty(n_states, np.int64),
+        np.empty(n_states, np.int64),
     )
 
 
@@ -87,25 +88,6 @@ def dot(x: Floats, y: Floats) -> float:
     for i in range(whole, n):
         a += x[i] * y[i]
     return (a + b) + (c + d)
-
-
-@inlined
-def four_dots(
-    w: Floats, x: Floats, y: Floats, z: Floats, v: Floats
-) -> tuple[float, float, float, float]:
-    """Return `dot` of four rows with `v`, to the bit: their sums don't wait for each other."""
-    a = b = c = d = e = f = g = h = 0.0
-    j = k = m = n = o = p = q = r = 0.0
-    whole = len(v) - len(v) % 4
-    for i in range(0, whole, 4):
-        s, t, u, last = v[i], v[i + 1], v[i + 2], v[i + 3]
-        a, b, c, d = a + w[i] * s, b + w[i + 1] * t, c + w[i + 2] * u, d + w[i + 3] * last
-        e, f, g, h = e + x[i] * s, f + x[i + 1] * t, g + x[i + 2] * u, h + x[i + 3] * last
-        j, k, m, n = j + y[i] * s, k + y[i + 1] * t, m + y[i + 2] * u, n + y[i + 3] * last
-        o, p, q, r = o + z[i] * s, p + z[i + 1] * t, q + z[i + 2] * u, r + z[i + 3] * last
-    for i in range(whole, len(v)):
-        a, e, j, o = a + w[i] * v[i], e + x[i] * v[i], j + y[i] * v[i], o + z[i] * v[i]
-    return (a + b) + (c + d), (e + f) + (g + h), (j + k) + (m + n), (o + p) + (q + r)
 
 
 @inlined
@@ -223,20 +205,6 @@ def plan_average(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspa
                     policy[s] = a
                     changed = True
     return iterations
-
-
-@jit
-def dense_change(P: Floats, x: Floats) -> Floats:
-    """Return P x - x `(S, A)`; differences of x are taken before they are weighted."""
-    n_states, n_actions = P.shape[:2]
-    change = np.empty((n_states, n_actions))
-    shifted = np.empty(n_states)
-    for s in range(n_states):
-        for j in range(n_states):
-            shifted[j] = x[j] - x[s]
-        for a in range(n_actions):
-            change[s, a] = dot(P[s, a], shifted)
-    return change
 
 
 @inlined

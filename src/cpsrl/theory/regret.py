@@ -26,7 +26,8 @@ import numpy as np
 from cpsrl.checks import checked_gamma
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
-from cpsrl.planning.average import AverageSolution, expected_change
+from cpsrl.planning.average import AverageSolution
+from cpsrl.planning.certificates import differences
 from cpsrl.simulation import Runs
 from cpsrl.types import Floats
 
@@ -94,4 +95,4 @@ def expected_regret(runs: Runs, mdp: TabularMDP) -> Floats:
 
 def given_away(mdp: TabularMDP, best: AverageSolution) -> Floats:
     """Return what an action gives away in a state, lambda + h - r - P h, `(S, A)`."""
-    return best.gain[:, None] - mdp.rewards - expected_change(mdp, best.bias)
+    return best.gain[:, None] - mdp.rewards - differences(mdp, best.bias)[0]
