@@ -19,6 +19,7 @@ LARGEST = 1e100
 """Where numbers are squared or divided by, they and their inverses may not be larger than this."""
 LARGEST_WHOLE = 2**63 - 1
 """What an int64 can hold."""
+NUMBERS = (int, float, np.integer, np.floating)
 COPIES = 3
 """How often an array is in memory while a model is made of it: as it comes, checked, and kept."""
 
@@ -156,7 +157,7 @@ def _is_whole(value: Any) -> bool:
 
 def _number(value: Any) -> float:
     """Return `value` as a float, NaN for what is not a number or too large for one."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, bool) or not isinstance(value, NUMBERS):
         return math.nan
     try:
         return float(value)

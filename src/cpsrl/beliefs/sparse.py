@@ -397,6 +397,8 @@ class SparseDirichlet(LiveBelief):
 
     def _sparse(self, starts: Any, states: Any, values: Floats) -> Any:
         shape = (len(self.arrays.cell), self.n_states)
+        if len(states) <= np.iinfo(np.int32).max:  # or SciPy would make the states as wide
+            starts = starts.astype(np.int32)
         return scipy.sparse.csr_array((values, states, starts), shape=shape)
 
     def _model(self, transitions: Any, r: Floats) -> TabularMDP:
