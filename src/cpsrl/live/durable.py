@@ -501,11 +501,14 @@ class DurableAgent:
                 self._guarded(lambda: None, commit=True)
 
     def close(self) -> None:
-        """Write a snapshot and let the file go."""
+        """Write a snapshot and let the file go.
+
+        A call that was cut short has left half of its work in memory: then nothing is written.
+        """
         with self._lock:
             if self._why_not:
                 return
-            if self._writer is not None and self._since:
+            if self._writer is not None and self._since and not self._ahead:
                 self._guarded(self._write_snapshot, commit=True)
             self.flush()
             self._end("is closed")
