@@ -261,6 +261,15 @@ def test_one_process_at_a_time(path):
     cpsrl.open(path).close()
 
 
+def test_one_process_at_a_time_by_whatever_link(path):
+    link = path.with_name("link.db")
+    link.symlink_to(path.name)
+    with opened(path), pytest.raises(ValueError, match="is in use"):
+        cpsrl.open(link)
+    with cpsrl.open(link), pytest.raises(ValueError, match="is in use"):
+        cpsrl.open(path)
+
+
 def test_a_place_that_cannot_be_written_is_named(path):
     lock = path.with_name(f"{path.name}-lock")
     lock.mkdir()
@@ -351,6 +360,20 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrates_after_a_copy(path, 
     assert ran == [True] * schema.SCHEMA
     assert rows(f"{path}.schema-0", "PRAGMA user_version") == [(0,)]
     assert rows(path, "PRAGMA user_version") == [(schema.SCHEMA,)]
+
+
+def test_one_who_looks_at_a_migrated_agent_takes_nothing_away(path, monkeypatch):
+    opened(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 0")
+    db.close()
+    for step in range(schema.SCHEMA):
+        monkeypatch.setitem(schema.MIGRATIONS, step, lambda db: None)
+    with cpsrl.open(path) as agent:
+        agent.decide("idle")
+        look = f"from cpsrl.live.durable import view; view({str(path)!r}).close()"
+        subprocess.run([sys.executable, "-c", look], check=True)
+        assert path.with_name(f"{path.name}-wal").exists()
 
 
 def test_under_other_versions_it_goes_on_and_journals_the_change(path, monkeypatch):
