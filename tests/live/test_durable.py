@@ -450,6 +450,29 @@ def test_a_disk_that_fails_ends_the_agent_and_loses_nothing_acknowledged(path, f
         assert agent.pending() == ["a"]
 
 
+def test_a_program_that_ends_without_a_word_has_its_last_group_on_disk(path):
+    opened(path).close()
+    program = f"""
+import cpsrl
+agent = cpsrl.open({str(path)!r}, durability="group", commit_every=3600)
+for state in ("idle", "busy", "down"):
+    agent.decide(state, id=state)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with cpsrl.open(path) as agent:
+        assert agent.pending() == STATES
+
+
+def test_a_closed_agent_has_nothing_to_flush_and_one_in_memory_is_refused(path):
+    agent = opened(path)
+    agent.close()
+    agent.flush()
+    with pytest.raises(ValueError, match="is closed"):
+        agent.rates()
+    with pytest.raises(ValueError, match="a durable agent is a file"):
+        opened(":memory:")
+
+
 def test_a_copy_of_the_file_is_the_agent(path, folder):
     with opened(path) as agent:
         for t in range(30):

@@ -103,6 +103,14 @@ def test_learn_explain_status_and_the_rest(agent):
     assert len(rates.json()["rates"]) == 5
 
 
+@pytest.mark.parametrize("state", ["[" * 5000, "NaN", "1e999", "3", "-1", "left"])
+def test_a_state_in_an_address_that_is_none_is_refused(folder, state):
+    with cpsrl.open(folder / "numbers.db", cpsrl.ContinuingPSRL(0.9), (3, 2)) as agent:
+        (answer,) = asked(agent, get(f"explain?state={state}"))
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("state must be a whole number in 0..2")
+
+
 def test_nothing_is_told_without_the_token(agent):
     asked_for = [
         get("status"), get(""), get("health"), get("nowhere"), get("openapi.json"),

@@ -163,7 +163,7 @@ def _explain(agent: DurableAgent, query: Any) -> dict[str, Any]:
 
 def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
     """Return what the page draws."""
-    labels, tally = agent.labels, agent.tally
+    labels = agent.labels
     states = labels.states or range(labels.n_states or 0)
     shown = labels.sizes if labels.n_states is None else None
 
@@ -171,8 +171,8 @@ def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
         return {k: None if math.isnan(v) else v for k, v in rate._asdict().items()}
 
     return {
-        "rates": [known(rate) for rate in tally.rates()],
-        "marks": [mark._asdict() for mark in tally.marks],
+        "rates": [known(rate) for rate in agent.rates()],
+        "marks": [mark._asdict() for mark in agent.tally.marks],
         "states": [str(state) for state in states[:1000]],
         "features": shown.n_features if isinstance(shown, FeatureSizes) else None,
     }
