@@ -470,6 +470,17 @@ class DurableAgent:
             return explain(self, self.labels.state("state", state), draws, stream)
 
     @property
+    def label(self) -> str:
+        """What the agent is called."""
+        return str(self.agent.spec.label)
+
+    @property
+    def resamples(self) -> int:
+        """How many models were drawn, by the agent and by its streams."""
+        streams = getattr(self.agent, "members", {}).values()
+        return sum(one.resamples for one in (self.agent, *streams))
+
+    @property
     def closed(self) -> bool:
         """Whether the agent was closed, or had to give up."""
         return bool(self._why_not)
@@ -490,19 +501,18 @@ class DurableAgent:
                 counted = "SELECT count(*) FROM decisions WHERE finished IS NULL"
                 (pending,) = self._db.execute(counted).fetchone()
             counts, marks = self.tally.counts, self.tally.marks
-            streams = list(getattr(self.agent, "members", {}).values())
             rate = self.tally.reward / counts["outcomes"] if counts["outcomes"] else None
             return {
                 "path": str(self.path),
-                "agent": self.agent.spec.label,
+                "agent": self.label,
                 "problem": _in_words(self.labels),
                 "events": self.event,
                 **counts,
                 "pending": pending,
                 "reward": self.tally.reward,
                 "reward_rate": rate,
-                "streams": len(streams),
-                "resamples": self.agent.resamples + sum(one.resamples for one in streams),
+                "streams": len(getattr(self.agent, "members", ())),
+                "resamples": self.resamples,
                 "last_resample": marks[-1]._asdict() if marks else None,
             }
 
@@ -544,7 +554,7 @@ class DurableAgent:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{self.agent.spec.label} in {self.path}, {self.event:,} events>"
+        return f"<{self.label} in {self.path}, {self.event:,} events>"
 
     def _check_open(self, writing: bool = True) -> None:
         if self._why_not:
@@ -562,7 +572,7 @@ class DurableAgent:
         rule = getattr(self.agent.spec, "rule", None)
         if not hasattr(self.agent, "members") or rule is None or rule.needs_counts:
             raise ValueError(
-                f"{self.agent.spec.label} has no streams that share its belief: those of a table "
+                f"{self.label} has no streams that share its belief: those of a table "
                 "have, with a rule that does not look at the data, such as ContinuingPSRL()"
             )
 

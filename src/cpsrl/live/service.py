@@ -354,5 +354,5 @@ def serve(
         socket.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{socket.getsockname()[1]}/"
-        print(f"{agent.spec.label} in {agent.path} is served at {url}", flush=True)
+        print(f"{agent.label} in {agent.path} is served at {url}", flush=True)
         uvicorn.Server(config).run(sockets=[socket])
