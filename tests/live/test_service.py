@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import logging
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -307,3 +309,15 @@ def test_the_command_serves(folder, tmp_path):
             assert httpx.get(f"{url}status", headers=shown).json()["events"] == 0
         finally:
             server.terminate()
+
+
+def test_a_program_that_serves_keeps_its_own_log(agent, tmp_path):
+    log = logging.FileHandler(tmp_path / "own.log", mode="w")
+    logger = logging.getLogger("test.own")
+    logger.addHandler(log)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        service.serve(agent, port=taken.getsockname()[1])
+    logger.warning("after")
+    logger.removeHandler(log)
+    log.close()
+    assert (tmp_path / "own.log").read_text() == "after\n"

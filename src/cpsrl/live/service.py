@@ -344,7 +344,11 @@ def serve(
     import uvicorn
 
     config = uvicorn.Config(
-        app(agent, token, names), log_level="warning", server_header=False, lifespan="off"
+        app(agent, token, names),
+        log_config=None,  # its own would close the handlers that the program has
+        log_level="warning",
+        server_header=False,
+        lifespan="off",
     )
     six: Any = {"family": AF_INET6, "dualstack_ipv6": has_dualstack_ipv6()} if ":" in host else {}
     # It listens, so that whoever reads the address can call at once.
