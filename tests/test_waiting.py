@@ -5,7 +5,9 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -176,3 +178,22 @@ def test_an_interrupted_command_ends_with_130_whatever_is_still_at_work():
     code, errors = interrupt(program)
     assert code == 130
     assert errors.strip() == "cpsrl: interrupted; the same command again does what is missing"
+
+
+def test_a_call_that_is_begun_while_the_others_are_cancelled_is_not_waited_for():
+    class Taken(SimpleQueue):
+        """Its last call is taken by a thread as soon as somebody asks whether there is one."""
+
+        def empty(self):
+            found = super().empty()
+            if not found:
+                self.get_nowait()
+            return found
+
+    threads = Threads(0)
+    threads._calls = Taken()
+    threads.submit(int)
+    closing = threading.Thread(target=threads.close, daemon=True)
+    closing.start()
+    closing.join(HANGS)
+    assert not closing.is_alive()

@@ -25,6 +25,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:  # which would name the temporary file
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
     if not hasattr(os, "O_DIRECTORY"):

@@ -18,7 +18,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -163,9 +164,10 @@ class Threads:
 
     def close(self) -> None:
         """Cancel what is not begun, and let the threads end when they are done."""
-        while not self._calls.empty():
-            if (call := self._calls.get()) is not None:
-                call[0].cancel()
+        with suppress(Empty):
+            while True:
+                if (call := self._calls.get_nowait()) is not None:
+                    call[0].cancel()
         for _ in range(self._n):
             self._calls.put(None)
 

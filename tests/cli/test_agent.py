@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 
 import pytest
 
@@ -77,3 +78,14 @@ def test_mistakes_are_one_line(file, tmp_path, capsys):
     assert main(["serve", file, "--host", "0.0.0.0"]) == 2
     assert "others can reach 0.0.0.0" in capsys.readouterr().err
     assert main(["agent"]) == 0
+
+
+def test_an_address_that_cannot_be_had_is_one_line(file, capsys):
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for given, complaint in ((port, f"'127.0.0.1', {port}"), ("65536", "at most 65535")):
+            assert main(["serve", file, "--port", given]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line.startswith("cpsrl: ")
+            assert complaint in line

@@ -7,7 +7,7 @@ from cpsrl.experiments import open_results
 
 def test_the_suite_is_run_as_an_ordinary_experiment(tmp_path, capsys):
     out = tmp_path / "suite"
-    command = ["suite", "--agents", "random", "--steps", "60", "--seeds", "2", "--out", str(out)]
+    command = ["suite", "--agents", "random", "--steps", "6e1", "--seeds", "2", "--out", str(out)]
     assert main(command) == 0
     said = capsys.readouterr().out
     for problem in SUITE:

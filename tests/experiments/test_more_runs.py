@@ -105,6 +105,18 @@ def test_steps_typed_wrongly_are_taken_back(tmp_path, assert_same_results, seven
     assert_same_results(tmp_path / "r", seven)
 
 
+def test_fewer_steps_than_some_runs_have_taken_end_where_all_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LEAST_STEPS", 64)
+    monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    run_experiment(EXPERIMENT, tmp_path / "r", Execution(jobs=1))
+    with pytest.raises(KeyboardInterrupt):
+        continue_experiment(tmp_path / "r", 1000, Execution(jobs=1), Interrupting(2))
+    results = continue_experiment(tmp_path / "r", 1)
+    assert 300 < results.steps < 1300
+    assert results.steps % EXPERIMENT.record == 0
+    assert load(tmp_path / "r").times[-1] == results.steps
+
+
 def test_a_short_trial_does_not_block_the_full_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "more.toml").write_text(replace(EXPERIMENT, seeds=1).to_toml())

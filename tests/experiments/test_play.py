@@ -223,6 +223,16 @@ def test_a_live_agent_learns_on():
     assert live.step == 31
 
 
+def test_a_durable_agent_is_played_by_its_name_and_its_resamplings_are_counted(tmp_path):
+    spec = cpsrl.ContinuingPSRL(gamma=0.9)
+    with cpsrl.open(tmp_path / "agent.db", spec, (16, 4), seed=5) as agent:
+        played = cpsrl.play(agent, lake(), 100, seed=5)
+    plain = cpsrl.play(spec, lake(), 100, seed=5)
+    assert played.label == plain.label
+    assert played.resamples.tolist() == plain.resamples.tolist()
+    assert played.rewards.tolist() == plain.rewards.tolist()
+
+
 def test_an_interrupt_returns_what_was_played(capsys):
     class Stops(Remembers):
         def observe(self, *transition):

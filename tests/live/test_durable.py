@@ -261,6 +261,15 @@ def test_one_process_at_a_time(path):
     cpsrl.open(path).close()
 
 
+def test_one_process_at_a_time_by_whatever_link(path):
+    link = path.with_name("link.db")
+    link.symlink_to(path.name)
+    with opened(path), pytest.raises(ValueError, match="is in use"):
+        cpsrl.open(link)
+    with cpsrl.open(link), pytest.raises(ValueError, match="is in use"):
+        cpsrl.open(path)
+
+
 def test_a_place_that_cannot_be_written_is_named(path):
     lock = path.with_name(f"{path.name}-lock")
     lock.mkdir()
@@ -353,6 +362,20 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrates_after_a_copy(path, 
     assert rows(path, "PRAGMA user_version") == [(schema.SCHEMA,)]
 
 
+def test_one_who_looks_at_a_migrated_agent_takes_nothing_away(path, monkeypatch):
+    opened(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 0")
+    db.close()
+    for step in range(schema.SCHEMA):
+        monkeypatch.setitem(schema.MIGRATIONS, step, lambda db: None)
+    with cpsrl.open(path) as agent:
+        agent.decide("idle")
+        look = f"from cpsrl.live.durable import view; view({str(path)!r}).close()"
+        subprocess.run([sys.executable, "-c", look], check=True)
+        assert path.with_name(f"{path.name}-wal").exists()
+
+
 def test_under_other_versions_it_goes_on_and_journals_the_change(path, monkeypatch):
     agent = opened(path, journal="keep")
     decision = agent.decide("idle")
@@ -425,6 +448,29 @@ def test_a_disk_that_fails_ends_the_agent_and_loses_nothing_acknowledged(path, f
     agent.close()
     with opened(path) as agent:
         assert agent.pending() == ["a"]
+
+
+def test_a_program_that_ends_without_a_word_has_its_last_group_on_disk(path):
+    opened(path).close()
+    program = f"""
+import cpsrl
+agent = cpsrl.open({str(path)!r}, durability="group", commit_every=3600)
+for state in ("idle", "busy", "down"):
+    agent.decide(state, id=state)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with cpsrl.open(path) as agent:
+        assert agent.pending() == STATES
+
+
+def test_a_closed_agent_has_nothing_to_flush_and_one_in_memory_is_refused(path):
+    agent = opened(path)
+    agent.close()
+    agent.flush()
+    with pytest.raises(ValueError, match="is closed"):
+        agent.rates()
+    with pytest.raises(ValueError, match="a durable agent is a file"):
+        opened(":memory:")
 
 
 def test_a_copy_of_the_file_is_the_agent(path, folder):

@@ -86,6 +86,26 @@ def test_a_line_that_the_agent_refuses_is_named(folder, tmp_path):
         assert equal(agent.agent.state(), before)
 
 
+def test_a_log_that_is_cut_short_leaves_nothing_even_if_the_agent_is_closed(folder, monkeypatch):
+    path, learnt = folder / "agent.db", []
+
+    def learn(*transition):
+        if len(learnt) == 2:
+            raise KeyboardInterrupt
+        learnt.append(live_learn(*transition))
+
+    with cpsrl.open(path, cpsrl.ContinuingPSRL(), (["a", "b"], ["x", "y"])) as agent:
+        agent.observe("a", "x", 0.5, "b")
+        live_learn = agent.agent.learn
+        monkeypatch.setattr(agent.agent, "learn", learn)
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(ROWS)
+    with cpsrl.open(path) as agent:
+        assert seen(agent) == [1, 0, 0, 0]
+        assert agent.learn(ROWS).new
+        assert seen(agent) == [2, 0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("past", "error"),
     [

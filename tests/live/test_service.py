@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import logging
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -101,6 +103,14 @@ def test_learn_explain_status_and_the_rest(agent):
         agent.observe("idle", "go", float(t % 3), "busy")
     (rates,) = asked(agent, get("rates"))
     assert len(rates.json()["rates"]) == 5
+
+
+@pytest.mark.parametrize("state", ["[" * 5000, "NaN", "1e999", "3", "-1", "left"])
+def test_a_state_in_an_address_that_is_none_is_refused(folder, state):
+    with cpsrl.open(folder / "numbers.db", cpsrl.ContinuingPSRL(0.9), (3, 2)) as agent:
+        (answer,) = asked(agent, get(f"explain?state={state}"))
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("state must be a whole number in 0..2")
 
 
 def test_nothing_is_told_without_the_token(agent):
@@ -299,3 +309,15 @@ def test_the_command_serves(folder, tmp_path):
             assert httpx.get(f"{url}status", headers=shown).json()["events"] == 0
         finally:
             server.terminate()
+
+
+def test_a_program_that_serves_keeps_its_own_log(agent, tmp_path):
+    log = logging.FileHandler(tmp_path / "own.log", mode="w")
+    logger = logging.getLogger("test.own")
+    logger.addHandler(log)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        service.serve(agent, port=taken.getsockname()[1])
+    logger.warning("after")
+    logger.removeHandler(log)
+    log.close()
+    assert (tmp_path / "own.log").read_text() == "after\n"

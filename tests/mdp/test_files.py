@@ -483,6 +483,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["notes"]
 
 
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    path = tmp_path / "nowhere" / "mdp.npz"
+    with pytest.raises(FileNotFoundError, match=rf"cannot write {path}: No such file") as told:
+        TabularMDP([[[1.0]]], [[0.0]]).save(path)
+    assert ".tmp" not in str(told.value)
+
+
 def test_wrong_paths(tmp_path):
     with pytest.raises(ValueError, match=r"\.npz, \.csv or \.parquet, not '\.xlsx'"):
         TabularMDP.load(tmp_path / "mdp.xlsx")

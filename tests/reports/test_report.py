@@ -1,5 +1,6 @@
 """Summaries and the paper's claims: the right numbers, said in words."""
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 
 from cpsrl.experiments import Entry, Experiment, find_experiment, run_experiment
 from cpsrl.reports import report
+from cpsrl.reports.page import _duel, in_words
 from cpsrl.reports.paper import findings
 from cpsrl.reports.summary import markdown, summary
 
@@ -48,6 +50,16 @@ def test_all_pairs_are_compared_and_those_that_differ_are_named(make_runs):
     assert "Of 1 pairs of agents 0 can be told apart" in markdown(
         summary(alike), alike.comparisons()
     )
+
+
+def test_small_regrets_are_not_rounded_to_nothing(make_runs):
+    runs = make_runs({"good": (1e-4, 0.5), "bad": (3e-4, 0.5)}, gain=5e-5)
+    rows, pairs = summary(runs), runs.comparisons()
+    text = markdown(rows, pairs)
+    assert re.search(r"- good less bad: -0\.02\d? \[-0\.02\d?, -0\.01\d?\], p = ", text), text
+    assert re.search(r", 0\.01\d? \[0\.0\d+, 0\.01\d?\]\. ", in_words(rows, pairs["river"]))
+    duels = _duel({("good", "bad"): pairs["river"][0]}, "bad", "good")
+    assert re.search(r">▲ \+0\.02\d?<small>", duels), duels
 
 
 def test_unequal_runs_are_not_compared(make_runs):

@@ -46,7 +46,7 @@ def new(
         for given in (states, actions)
     )
     with open(file, AGENTS.make(name), (*problem, reward_range)) as agent:
-        show(f"made {agent.spec.label} in {file}")
+        show(f"made {agent.label} in {file}")
 
 
 def status(file: File, json: bool = False) -> None:

@@ -8,7 +8,9 @@ from tyro.conf import arg
 from cpsrl.cli.experiments import DEFAULT, OptionalPath, Options, command_line
 from cpsrl.cli.output import facts as facts_table
 from cpsrl.cli.output import fits, show
+from cpsrl.cli.values import Whole
 from cpsrl.experiments import open_results, run_experiment, shown_progress
+from cpsrl.experiments.files import write_file
 from cpsrl.experiments.suite import SEEDS, STEPS
 from cpsrl.experiments.suite import suite as experiment_of
 
@@ -17,8 +19,8 @@ def suite(
     agents: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (),
     facts: bool = False,
     out: OptionalPath = None,
-    seeds: Annotated[int, arg(metavar="N")] = SEEDS,
-    steps: Annotated[int, arg(metavar="N")] = STEPS,
+    seeds: Annotated[Whole, arg(metavar="N")] = SEEDS,
+    steps: Annotated[Whole, arg(metavar="N")] = STEPS,
     execution: Options = DEFAULT,
 ) -> None:
     """Run agents on the continuing suite and compare them, or list what is certain about it.
@@ -51,8 +53,7 @@ def suite(
         show(f"{row.agent} fails on: {', '.join(row.failures) or 'none'}")
     show(f"\n{LEGEND}")
     path = directory / "report" / "suite.md"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{markdown(cells)}\n{LEGEND}\n", encoding="utf-8")
+    write_file(path, f"{markdown(cells)}\n{LEGEND}\n".encode())
     show(f"\nthis table is in {path}; `cpsrl report {directory}` draws the curves")
 
 

@@ -45,12 +45,9 @@ def locked(directory: Path) -> Iterator[None]:
 
 def write_file(path: Path, data: Any) -> None:
     """Write `data` to `path` whole or not at all, and durably."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, content: dict[str, Any], readable: bool = False) -> None:

@@ -95,7 +95,8 @@ def continue_experiment(
     """Carry every run in `directory` on for `steps` further steps, from where it stopped.
 
     If an earlier call was interrupted, the same call again finishes it and adds no more, and a call
-    with other `steps` takes its place; without `steps`, what is unfinished is finished.
+    with other `steps` takes its place, as far as no run has gone beyond them; without `steps`, what
+    is unfinished is finished.
 
     Args:
         directory: a results directory.
@@ -139,7 +140,9 @@ def _further(results: Results, steps: int, finished: bool, furthest: int) -> Res
         begin, stops = results.steps - results.extension, results.stops
     else:
         begin, stops = results.steps, (*results.stops, results.steps)
-    last = max(begin + steps, furthest)
+    if (last := begin + steps) <= furthest:  # some runs are there: to where all are recorded
+        later = results.recorded[results.recorded >= furthest]
+        last = int(later[0]) if len(later) else furthest
     return replace(results, steps=last, extension=last - begin, stops=stops)
 
 

@@ -5,10 +5,12 @@ it returns, the event is on disk (durability "full"), or will be within `commit_
 ("group"). If the disk fails in between, memory is ahead of it and the agent refuses to go on.
 """
 
+import atexit
 import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from cpsrl.experiments.provenance import PACKAGES, Provenance, provenance
 from cpsrl.live import schema
 from cpsrl.live.labels import Labels, labels_in, labels_of
 from cpsrl.live.logs import Learned, read_log
-from cpsrl.live.tally import Tally
+from cpsrl.live.tally import Rate, Tally
 from cpsrl.seeding import Streams
 from cpsrl.trees import DamagedError, sealed
 
@@ -105,7 +107,7 @@ def open(
             that of the file.
         seed: the root seed of a new agent.
         durability: "full": a call returns when what it did is on disk. "group": it may be lost if
-            the process is killed within `commit_every` seconds.
+            the process is killed within `commit_every` seconds; a program that ends loses nothing.
         commit_every: how often "group" writes to the disk.
         journal: "drop" (as a new agent does) forgets the events before the last snapshot, "keep"
             keeps them all.
@@ -114,6 +116,8 @@ def open(
             repeated when the agent is opened.
     """
     path = Path(path)
+    if str(path) == ":memory:":
+        raise ValueError("a durable agent is a file; cpsrl.start gives one in memory")
     checked_word("durability", durability, DURABILITIES)
     seconds = checked_number("commit_every", commit_every, 0.001, 3600)
     every = checked_whole("snapshot_every", snapshot_every, 1)
@@ -200,6 +204,18 @@ def _provenance(spec: Any) -> Provenance:
     return provenance((*PACKAGES, *spec.packages))
 
 
+_grouped: "weakref.WeakSet[DurableAgent]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_grouped.clear)  # whose connections are the parent's
+
+
+@atexit.register
+def _flush_groups() -> None:
+    """Have on disk what agents of this process, when it ends, have not committed yet."""
+    for agent in list(_grouped):
+        agent.flush()
+
+
 class DurableAgent:
     """An agent on disk (see `cpsrl.open`). Its calls may come from any thread.
 
@@ -221,6 +237,8 @@ class DurableAgent:
         self._lock = threading.RLock()
         self._why_not = ""
         self._group = group
+        if group is not None:
+            _grouped.add(self)
         self._timer: threading.Timer | None = None
         self._snapshot_every = snapshot_every
         about = schema.read_document(db, path, "about")
@@ -452,6 +470,17 @@ class DurableAgent:
             return explain(self, self.labels.state("state", state), draws, stream)
 
     @property
+    def label(self) -> str:
+        """What the agent is called."""
+        return str(self.agent.spec.label)
+
+    @property
+    def resamples(self) -> int:
+        """How many models were drawn, by the agent and by its streams."""
+        streams = getattr(self.agent, "members", {}).values()
+        return sum(one.resamples for one in (self.agent, *streams))
+
+    @property
     def closed(self) -> bool:
         """Whether the agent was closed, or had to give up."""
         return bool(self._why_not)
@@ -472,21 +501,26 @@ class DurableAgent:
                 counted = "SELECT count(*) FROM decisions WHERE finished IS NULL"
                 (pending,) = self._db.execute(counted).fetchone()
             counts, marks = self.tally.counts, self.tally.marks
-            streams = list(getattr(self.agent, "members", {}).values())
             rate = self.tally.reward / counts["outcomes"] if counts["outcomes"] else None
             return {
                 "path": str(self.path),
-                "agent": self.agent.spec.label,
+                "agent": self.label,
                 "problem": _in_words(self.labels),
                 "events": self.event,
                 **counts,
                 "pending": pending,
                 "reward": self.tally.reward,
                 "reward_rate": rate,
-                "streams": len(streams),
-                "resamples": self.agent.resamples + sum(one.resamples for one in streams),
+                "streams": len(getattr(self.agent, "members", ())),
+                "resamples": self.resamples,
                 "last_resample": marks[-1]._asdict() if marks else None,
             }
+
+    def rates(self) -> list[Rate]:
+        """Return the reward rate over time, in at most 32 stretches."""
+        with self._lock:
+            self._check_open(writing=False)
+            return self.tally.rates()
 
     def snapshot(self) -> None:
         """Write down where the agent stands, so that no event before it need be repeated."""
@@ -497,15 +531,18 @@ class DurableAgent:
     def flush(self) -> None:
         """Have everything on disk; with durability "full" it is there already."""
         with self._lock:
-            if self._db.in_transaction and self._writer is not None and not self._why_not:
+            if self._writer is not None and not self._why_not and self._db.in_transaction:
                 self._guarded(lambda: None, commit=True)
 
     def close(self) -> None:
-        """Write a snapshot and let the file go."""
+        """Write a snapshot and let the file go.
+
+        A call that was cut short has left half of its work in memory: then nothing is written.
+        """
         with self._lock:
             if self._why_not:
                 return
-            if self._writer is not None and self._since:
+            if self._writer is not None and self._since and not self._ahead:
                 self._guarded(self._write_snapshot, commit=True)
             self.flush()
             self._end("is closed")
@@ -517,7 +554,7 @@ class DurableAgent:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{self.agent.spec.label} in {self.path}, {self.event:,} events>"
+        return f"<{self.label} in {self.path}, {self.event:,} events>"
 
     def _check_open(self, writing: bool = True) -> None:
         if self._why_not:
@@ -535,7 +572,7 @@ class DurableAgent:
         rule = getattr(self.agent.spec, "rule", None)
         if not hasattr(self.agent, "members") or rule is None or rule.needs_counts:
             raise ValueError(
-                f"{self.agent.spec.label} has no streams that share its belief: those of a table "
+                f"{self.label} has no streams that share its belief: those of a table "
                 "have, with a rule that does not look at the data, such as ContinuingPSRL()"
             )
 

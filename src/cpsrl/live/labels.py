@@ -160,5 +160,5 @@ def _plain(text: str) -> Any:
     """Return a number or a list that is written as text; the text itself if it is neither."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

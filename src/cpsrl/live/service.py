@@ -30,9 +30,10 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from socket import IPPROTO_TCP, TCP_NODELAY
+from socket import AF_INET6, IPPROTO_TCP, TCP_NODELAY, create_server, has_dualstack_ipv6
 from typing import Any
 
+from cpsrl.checks import checked_whole
 from cpsrl.live.durable import Conflict, DurableAgent, UnknownDecision
 from cpsrl.live.tally import Rate
 from cpsrl.pages import page
@@ -163,7 +164,7 @@ def _explain(agent: DurableAgent, query: Any) -> dict[str, Any]:
 
 def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
     """Return what the page draws."""
-    labels, tally = agent.labels, agent.tally
+    labels = agent.labels
     states = labels.states or range(labels.n_states or 0)
     shown = labels.sizes if labels.n_states is None else None
 
@@ -171,8 +172,8 @@ def _rates(agent: DurableAgent, query: Any) -> dict[str, Any]:
         return {k: None if math.isnan(v) else v for k, v in rate._asdict().items()}
 
     return {
-        "rates": [known(rate) for rate in tally.rates()],
-        "marks": [mark._asdict() for mark in tally.marks],
+        "rates": [known(rate) for rate in agent.rates()],
+        "marks": [mark._asdict() for mark in agent.tally.marks],
         "states": [str(state) for state in states[:1000]],
         "features": shown.n_features if isinstance(shown, FeatureSizes) else None,
     }
@@ -333,7 +334,7 @@ def serve(
     names: Sequence[str] = (),
 ) -> None:
     """Serve `agent` until the process is stopped."""
-    token = needed_token(host, token)
+    token, port = needed_token(host, token), checked_whole("port", port, 0, 65535)
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise ValueError(
@@ -344,18 +345,18 @@ def serve(
 
     config = uvicorn.Config(
         app(agent, token, names),
-        host=host,
-        port=port,
+        log_config=None,  # its own would close the handlers that the program has
         log_level="warning",
         server_header=False,
         lifespan="off",
     )
-    with config.bind_socket() as socket:
+    six: Any = {"family": AF_INET6, "dualstack_ipv6": has_dualstack_ipv6()} if ":" in host else {}
+    # It listens, so that whoever reads the address can call at once.
+    with create_server((host, port), backlog=config.backlog, **six) as socket:
         # Or an answer's body waits 40 ms for the client to acknowledge its head: asyncio does this
         # only for sockets that name TCP as their protocol. Connections inherit it.
         socket.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-        socket.listen(config.backlog)  # so that whoever reads the address can call at once
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{socket.getsockname()[1]}/"
-        print(f"{agent.spec.label} in {agent.path} is served at {url}", flush=True)
+        print(f"{agent.label} in {agent.path} is served at {url}", flush=True)
         uvicorn.Server(config).run(sockets=[socket])

@@ -23,6 +23,8 @@ from cpsrl.reports.summary import (
     LEGEND,
     SIGNIFICANT,
     Row,
+    amount,
+    amounts,
     caution,
     cells,
     title,
@@ -232,9 +234,9 @@ def _words(places: Sequence[Place], findings: Sequence[Finding]) -> str:
 def in_words(rows: Sequence[Row], pairs: Sequence[Comparison]) -> str:
     """Return in sentences who has the least regret on an environment, and how surely."""
     best = min(rows, key=lambda row: row.regret.value)
-    number = f"{best.regret.value:,.0f}"
+    number = amount(best.regret.value)
     if np.isfinite([best.regret.low, best.regret.high]).all():
-        number += f" [{best.regret.low:,.0f}, {best.regret.high:,.0f}]"
+        number = amounts(best.regret.value, best.regret.low, best.regret.high)
     if len(rows) == 1:
         text = f"{best.agent} has a mean regret of {number} after {best.steps:,} steps."
     else:
@@ -277,7 +279,7 @@ def _overview(places: Sequence[Place], labels: Sequence[str]) -> str:
     def cell(place: str, label: str) -> str:
         value = own.get((place, label))
         best = ' class="best"' if value == least[place] else ""
-        return "<td></td>" if value is None else f"<td{best}>{value:,.0f}</td>"
+        return "<td></td>" if value is None else f"<td{best}>{amount(value)}</td>"
 
     if turned := len(labels) > len(places):
         rows, columns = names, links
@@ -492,16 +494,16 @@ def _duel(found: Mapping[tuple[str, str], Comparison], agent: str, other: str) -
     sign = 1 if (agent, other) in found else -1
     pair = found[(agent, other) if sign == 1 else (other, agent)]
     gap = pair.difference
-    ends = sorted((sign * gap.low, sign * gap.high))
+    value, ends = sign * gap.value, sorted((sign * gap.low, sign * gap.high))
     sure = pair.p <= SIGNIFICANT
-    less = sign * gap.value < 0
+    less = value < 0
     word = ("beats" if less else "is beaten by") if sure else "cannot be told from"
-    full = f"{agent} {word} {other}: {sign * gap.value:,.0f} [{ends[0]:,.0f}, {ends[1]:,.0f}]"
+    full = f"{agent} {word} {other}: {amounts(value, *ends)}"
     kind = f' class="{"good" if less else "bad"}"' if sure else ""
     mark = ("▼ " if less else "▲ ") if sure else ""
     return (
-        f'<td{kind} title="{escaped(full)}, p = {pair.p:.2g}">{mark}{sign * gap.value:+,.0f}'
-        f"<small>{_p(pair.p)}</small></td>"
+        f'<td{kind} title="{escaped(full)}, p = {pair.p:.2g}">{mark}'
+        f"{amount(value, '+')}<small>{_p(pair.p)}</small></td>"
     )
 
 

@@ -95,9 +95,14 @@ def counted(runs: Collection[int]) -> str:
 HEADINGS = ("agent", "regret", "95% interval", "median", "growth", "last tenth", "linear")
 
 
-def amount(regret: float) -> str:
-    """Return a regret as text: whole, or where it is small with two digits."""
-    return f"{regret:,.0f}" if regret == 0 or abs(regret) >= 10 else f"{regret:.2g}"
+def amount(regret: float, sign: str = "") -> str:
+    """Return a regret as text: whole, or where it is small with two digits; "+" has its sign."""
+    return f"{regret:{sign}{',.0f' if regret == 0 or abs(regret) >= 10 else '.2g'}}"
+
+
+def amounts(value: float, low: float, high: float) -> str:
+    """Return a regret and its interval as text."""
+    return f"{amount(value)} [{amount(low)}, {amount(high)}]"
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -144,7 +149,7 @@ def markdown(
             ]
             for pair in sure:
                 gap = pair.difference
-                difference = f"{gap.value:,.0f} [{gap.low:,.0f}, {gap.high:,.0f}]"
+                difference = amounts(gap.value, gap.low, gap.high)
                 lines.append(f"- {pair.first} less {pair.second}: {difference}, p = {pair.p:.2g}")
             lines += [""] if sure else []
         if warning := caution(here):

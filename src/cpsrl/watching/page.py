@@ -8,7 +8,6 @@ are drawn with at most POINTS points, each stretch of steps by its lowest and hi
 
 import base64
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from cpsrl.atomic import whole_file
 from cpsrl.environments.pictures import picture_of
 from cpsrl.pages import DASHES, escaped, page, rounded, slots
+from cpsrl.pages.page import source
 from cpsrl.types import Floats, Ints
 from cpsrl.watching.film import Film
 from cpsrl.watching.words import action_name, count, number, story, symbols
@@ -53,17 +53,13 @@ def write_page(films: Sequence[Film], path: Path | str) -> Path:
     text = page(
         f"{name}: {labels}",
         body,
-        style=_source("page.css"),
-        script=_source("page.js"),
+        style=source("page.css", "cpsrl.watching"),
+        script=source("page.js", "cpsrl.watching"),
         data=_data(films),
     )
     with whole_file(path) as file:
         file.write(text.encode())
     return path
-
-
-def _source(name: str) -> str:
-    return resources.files("cpsrl.watching").joinpath(name).read_text(encoding="utf-8")
 
 
 def _style(slot: int) -> str:
