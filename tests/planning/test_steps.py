@@ -34,7 +34,7 @@ def chain_of(mdp, policy):
 @pytest.mark.parametrize("gamma", [0.9, 1.0])
 def test_the_chain_follows_the_policy(model, gamma):
     mdp, rng = MODELS[model](), np.random.default_rng(0)
-    steps = steps_of(mdp)
+    steps = steps_of(mdp, gamma)
     assert isinstance(steps, SparseSteps) == (model == "sparse")
     policy = rng.integers(3, size=mdp.n_states)
     for changed in (0, 1, 40, 130):
@@ -42,7 +42,7 @@ def test_the_chain_follows_the_policy(model, gamma):
         P, r = chain_of(mdp, policy)
         v, step = rng.random(mdp.n_states), np.empty(mdp.n_states)
         change = r + gamma * P @ v - v
-        taken = steps.policy(gamma, policy, v, step, 1, 0.0)
+        taken = steps.policy(policy, v, step, 1, 0.0)
         np.testing.assert_allclose(step, v + change, rtol=0, atol=1e-13)
         assert taken.number == 1
         assert abs(taken.first - np.ptp(change)) < 1e-13
@@ -56,7 +56,7 @@ def test_levelling_gives_the_stationary_mean(model):
     policy = np.zeros(mdp.n_states, np.int64)
     v = np.random.default_rng(1).random(mdp.n_states)
     mean = stationary_distribution(mdp, policy) @ v
-    taken = steps_of(mdp).policy(1.0, policy, v, np.empty_like(v), 1000, 1e-13, levelling=True)
+    taken = steps_of(mdp, 1.0).policy(policy, v, np.empty_like(v), 1000, 1e-13, levelling=True)
     assert taken.number < 1000
     assert mean == pytest.approx(taken.low, abs=1e-12)
     assert mean == pytest.approx(taken.high, abs=1e-12)
@@ -68,7 +68,7 @@ def test_steps_end_where_their_changes_agree(model):
     policy = np.ones(mdp.n_states, np.int64)
     _, r = chain_of(mdp, policy)
     v = np.zeros(mdp.n_states)
-    taken = steps_of(mdp).policy(1.0, policy, v, np.empty_like(v), 1000, 1e-9)
+    taken = steps_of(mdp, 1.0).policy(policy, v, np.empty_like(v), 1000, 1e-9)
     gain = stationary_distribution(mdp, policy) @ r
     assert taken.high - taken.low <= 1e-9
     assert taken.low - 1e-12 <= gain <= taken.high + 1e-12

@@ -130,8 +130,23 @@ def test_actions_that_cannot_be_best_are_not_computed():
     sweeps.run(1e-3, 50)
     q = mdp.rewards + 0.9 * (mdp.csr @ sweeps.value).reshape(mdp.rewards.shape)
     sweeps.improve()
-    assert (sweeps._above >= q - 1e-13).all()
-    assert np.mean(sweeps._above > q + 1e-6) > 0.5
+    above = sweeps._steps._above + sweeps._risen
+    assert (above >= q - 1e-13).all()
+    assert np.mean(above > q + 1e-6) > 0.5
+
+
+@pytest.mark.parametrize("model", ["grid", "dense"])
+def test_a_value_that_was_not_a_number_hides_no_action_later(model):
+    mdp = HARD[model]()
+    sweeps = Sweeps(mdp, 0.9, np.zeros(mdp.n_states), np.zeros(mdp.n_states, np.int64))
+    sweeps.improve()
+    sweeps.value[7] = np.nan
+    sweeps.improve()
+    value = sweeps.value = np.random.default_rng(2).random(mdp.n_states)
+    q = mdp.rewards + 0.9 * (mdp.csr @ value).reshape(mdp.rewards.shape)
+    sweeps.improve()
+    np.testing.assert_allclose(sweeps.value, q.max(axis=1), rtol=0, atol=1e-13)
+    assert abs(sweeps.high - (q.max(axis=1) - value).max()) < 1e-13
 
 
 def test_a_value_that_is_not_a_number_is_certified_by_nothing():

@@ -22,6 +22,7 @@ from cpsrl._compile import inlined, jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.kernels import dot
 from cpsrl.planning.parallel import blocks, in_parallel
+from cpsrl.planning.prefetch import AHEAD, prefetch, prefetch_row
 from cpsrl.types import Floats, Ints
 
 TILE = np.uint64(8)
@@ -43,26 +44,19 @@ class Taken(NamedTuple):
 
 
 class Steps(Protocol):
-    """How steps are taken in a model."""
+    """How steps are taken in a model, for a gamma."""
 
     def bellman(
-        self,
-        gamma: float,
-        v: Floats,
-        above: Floats,
-        rise: float,
-        ceiling: float,
-        policy: Ints,
-        step: Floats,
+        self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
     ) -> tuple[float, float, int]:
         """Put T v into `step` `(S,)` and make `policy` greedy; return min d, max d, changes.
 
-        `above` `(S, A)` holds u, is raised by `rise`, and is at most r + `ceiling`.
+        What was at most u when the last step had risen by R is at most u - R + `risen`, and
+        nothing is above r + `ceiling`.
         """
 
     def policy(
         self,
-        gamma: float,
         policy: Ints,
         v: Floats,
         step: Floats,
@@ -72,53 +66,47 @@ class Steps(Protocol):
     ) -> Taken:
         """Step to and fro between `v` and `step` until max - min of a change is `want`.
 
-        At most `most` times. With `gamma` = 1, about what the last step added everywhere is taken
-        off again. If `levelling` there are no rewards, and it ends where the entries differ by at
-        most `want`.
+        At most `most` times. With gamma = 1, about what the last step added everywhere is taken off
+        again. If `levelling` there are no rewards, and it ends where the entries differ by at most
+        `want`.
         """
 
 
-def steps_of(mdp: TabularMDP) -> Steps:
+def steps_of(mdp: TabularMDP, gamma: float) -> Steps:
     """Return how steps are taken in `mdp`."""
-    return SparseSteps(mdp) if mdp.is_thin else DenseSteps(mdp)
+    return SparseSteps(mdp, gamma) if mdp.is_thin else DenseSteps(mdp, gamma)
 
 
 class SparseSteps:
     """Steps in a model with few successors."""
 
-    def __init__(self, mdp: TabularMDP) -> None:
+    def __init__(self, mdp: TabularMDP, gamma: float) -> None:
         csr, n = mdp.csr, mdp.n_states
+        self._gamma, self._parts = gamma, blocks(mdp)
         self._model = (csr.indptr, csr.indices, csr.data, mdp.rewards)
-        self._parts = blocks(mdp)
         start, room = _rooms(csr.indptr, *mdp.rewards.shape)
         self._chain = (start, start.copy(), np.empty(room, np.int32), np.empty(room), np.empty(n))
         self._followed, self._nothing = np.full(n, -1), np.zeros(n)
+        self._above, self._others = np.full(mdp.rewards.shape, np.inf), np.empty(n)
 
     def _follow(self, policy: Ints) -> None:
-        arguments = (*self._model, *self._chain, self._followed, policy)
+        arguments = (*self._model, *self._chain, self._followed, self._others, policy)
         for _ in in_parallel(_copy_sparse_rows, arguments, self._parts):
             pass
 
     def bellman(
-        self,
-        gamma: float,
-        v: Floats,
-        above: Floats,
-        rise: float,
-        ceiling: float,
-        policy: Ints,
-        step: Floats,
+        self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
     ) -> tuple[float, float, int]:
         """See `Steps`."""
         self._follow(policy)
-        arguments = (*self._model, *self._chain, gamma, v, above, rise, ceiling, policy, step)
+        now = (self._gamma, v, policy, step, risen, ceiling)
+        arguments = (*self._model, *self._chain, self._above, self._others, *now)
         found = list(in_parallel(_sparse_bellman, arguments, self._parts))
         low, high = min(x[0] for x in found), max(x[1] for x in found)
         return low, high, sum(x[2] for x in found)
 
     def policy(
         self,
-        gamma: float,
         policy: Ints,
         v: Floats,
         step: Floats,
@@ -129,7 +117,7 @@ class SparseSteps:
         """See `Steps`."""
         self._follow(policy)
         *rows, reward = self._chain
-        chain: tuple[Any, ...] = (*rows, self._nothing if levelling else reward, gamma)
+        chain: tuple[Any, ...] = (*rows, self._nothing if levelling else reward, self._gamma)
         if len(self._parts) == 1:
             now: Any = (*chain, v, step, levelling, most, want)
             return Taken(*_sparse_steps(*now))
@@ -138,7 +126,7 @@ class SparseSteps:
             number += 1
             found = list(in_parallel(_sparse_step, (*chain, v, step, base, levelling), self._parts))
             low, high = min(x[0] for x in found), max(x[1] for x in found)
-            base = low if gamma == 1.0 and not levelling else 0.0
+            base = low if self._gamma == 1.0 and not levelling else 0.0
             first = high - low if number == 1 else first
             v, step = step, v
         return Taken(number, first, low, high)
@@ -147,31 +135,26 @@ class SparseSteps:
 class DenseSteps:
     """Steps in a model with many successors."""
 
-    def __init__(self, mdp: TabularMDP) -> None:
+    def __init__(self, mdp: TabularMDP, gamma: float) -> None:
         n = mdp.n_states
+        self._gamma = gamma
         self._model = (mdp.dense, mdp.rewards)
         self._by_successor = mdp.by_successor
         self._chain = (np.empty((n, n)), np.empty(n))
         self._followed, self._nothing = np.full(n, -1), np.zeros(n)
+        self._above = np.full(mdp.rewards.shape, np.inf)
 
     def bellman(
-        self,
-        gamma: float,
-        v: Floats,
-        above: Floats,
-        rise: float,
-        ceiling: float,
-        policy: Ints,
-        step: Floats,
+        self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
     ) -> tuple[float, float, int]:
         """See `Steps`."""
         _copy_dense_rows(*self._model, *self._chain, self._followed, policy)
-        now: Any = (gamma, v, above, rise, ceiling, policy, step)
-        return _dense_bellman(*self._model, self._by_successor, *self._chain, *now)
+        now: Any = (self._gamma, v, policy, step, risen, ceiling)
+        model = (*self._model, self._by_successor)
+        return _dense_bellman(*model, *self._chain, self._above, *now)
 
     def policy(
         self,
-        gamma: float,
         policy: Ints,
         v: Floats,
         step: Floats,
@@ -183,7 +166,7 @@ class DenseSteps:
         _copy_dense_rows(*self._model, *self._chain, self._followed, policy)
         chain, reward = self._chain
         rewards = self._nothing if levelling else reward
-        return Taken(*_dense_steps(chain, rewards, gamma, v, step, levelling, most, want))
+        return Taken(*_dense_steps(chain, rewards, self._gamma, v, step, levelling, most, want))
 
 
 @inlined
@@ -220,18 +203,24 @@ def _copy_sparse_rows(
     probability: Floats,
     reward: Floats,
     followed: Ints,
+    others: Floats,
     policy: Ints,
     begin: int,
     finish: int,
 ) -> None:
-    """Make the rows of a chain those of `policy` where they are not."""
-    for s in range(begin, finish):
+    """Make the rows of a chain those of `policy` where they are not; then `others` is unknown."""
+    n_actions, one = np.uint64(r.shape[1]), np.uint64(1)
+    for s in range(np.uint64(begin), np.uint64(finish)):
+        later = s + AHEAD
+        if later < finish and followed[later] != policy[later]:
+            row = later * n_actions + np.uint64(policy[later])
+            prefetch_row(indices, data, indptr[row], indptr[row + one])
         if followed[s] != policy[s]:
-            followed[s] = policy[s]
+            followed[s], others[s] = policy[s], np.inf
+            row = s * n_actions + np.uint64(policy[s])
             reward[s] = r[s, policy[s]]
-            row = s * r.shape[1] + policy[s]
-            first, size = np.uint64(indptr[row]), np.uint64(indptr[row + 1] - indptr[row])
-            place = np.uint64(start[s])
+            first, place = np.uint64(indptr[row]), np.uint64(start[s])
+            size = np.uint64(indptr[row + one]) - first
             for k in range(size):
                 successor[place + k], probability[place + k] = indices[first + k], data[first + k]
             end[s] = place + size
@@ -248,22 +237,24 @@ def _sparse_bellman(
     successor: Any,
     probability: Floats,
     reward: Floats,
+    above: Floats,
+    others: Floats,
     gamma: float,
     v: Floats,
-    above: Floats,
-    rise: float,
-    ceiling: float,
     policy: Ints,
     step: Floats,
+    risen: float,
+    ceiling: float,
     begin: int,
     finish: int,
 ) -> tuple[float, float, int]:
     """Take the Bellman step of the states from `begin` to `finish`.
 
-    Actions that may be better are collected for many states, without a branch, before their rows
-    are read: a processor that guesses wrong at each would wait for memory at each.
+    `others` `(S,)` is the largest `above` `(S, A)` of the actions that are not the policy's. Those
+    that may be better are collected for many states, without a branch, before their rows are read:
+    a processor that guesses wrong at each would wait for memory at each.
     """
-    n_actions, one = np.uint64(r.shape[1]), np.uint64(1)
+    n_actions, one, two = np.uint64(r.shape[1]), np.uint64(1), np.uint64(2)
     q, rewards = above.reshape(-1), r.reshape(-1)
     rows = np.empty(max(ROOM, r.shape[1]), np.uint64)
     together = len(rows) // r.shape[1]
@@ -272,22 +263,32 @@ def _sparse_bellman(
         until, count = min(some + together, finish), np.uint64(0)
         for s in range(np.uint64(some), np.uint64(until)):
             best = reward[s] + gamma * row_sum(successor, probability, start[s], end[s], v)
-            own = s * n_actions + np.uint64(policy[s])
-            q[own] = -np.inf
-            for row in range(s * n_actions, (s + one) * n_actions):
-                q[row] = min(q[row] + rise, rewards[row] + ceiling)
-                rows[count] = row
-                count += np.uint64(q[row] >= best)
-            q[own] = step[s] = best
+            step[s] = best
+            if not others[s] + risen < best:  # also if it is no number
+                own, most = s * n_actions + np.uint64(policy[s]), -np.inf
+                for row in range(s * n_actions, (s + one) * n_actions):
+                    bound = min(q[row] + risen, rewards[row] + ceiling)
+                    bound = bound if row != own else -np.inf
+                    rows[count] = row
+                    count += np.uint64(not bound < best)
+                    most = max(most, bound if bound < best else -np.inf)
+                others[s] = most - risen
         for k in range(count):
+            if k + AHEAD < count:
+                row = rows[k + AHEAD]
+                prefetch_row(indices, data, indptr[row], indptr[row + one])
+                prefetch(indptr, rows[min(k + two * AHEAD, count - one)])
             row = rows[k]
             total = row_sum(indices, data, indptr[row], indptr[row + one], v)
             q[row] = rewards[row] + gamma * total
         for k in range(count):
             row = rows[k]
-            s = row // n_actions
-            if q[row] > step[s]:
-                step[s], policy[s] = q[row], row % n_actions
+            s, found = row // n_actions, q[row]
+            q[row] = found - risen
+            others[s] = max(others[s], q[row])
+            if found > step[s]:
+                q[s * n_actions + np.uint64(policy[s])] = step[s] - risen
+                step[s], policy[s] = found, row % n_actions
                 changes += 1
         for s in range(some, until):
             low = min(low, step[s] - v[s])
@@ -395,13 +396,13 @@ def _dense_bellman(
     by_successor: Floats,
     chain: Floats,
     reward: Floats,
+    above: Floats,
     gamma: float,
     v: Floats,
-    above: Floats,
-    rise: float,
-    ceiling: float,
     policy: Ints,
     step: Floats,
+    risen: float,
+    ceiling: float,
 ) -> tuple[float, float, int]:
     """Take the Bellman step of all states."""
     n_states, n_actions = r.shape
@@ -409,8 +410,8 @@ def _dense_bellman(
     _dense_step(chain, reward, gamma, v, step)
     for s in range(n_states):
         for a in range(n_actions):
-            above[s, a] = min(above[s, a] + rise, r[s, a] + ceiling)
-            kept += above[s, a] >= step[s]
+            above[s, a] = min(above[s, a] + risen, r[s, a] + ceiling)
+            kept += not above[s, a] < step[s]
     everything = 4 * kept > n_states * n_actions
     if everything:
         q = above.ravel()
@@ -425,13 +426,14 @@ def _dense_bellman(
         first = choice = policy[s]
         best = above[s, first] if everything else step[s]
         for a in range(n_actions):
-            if above[s, a] >= best and a != first:
+            if not above[s, a] < best and a != first:
                 if not everything:
                     above[s, a] = r[s, a] + gamma * dot(P[s, a], v)
                 if above[s, a] > best:
                     best, choice = above[s, a], a
-        if not everything:
-            above[s, first] = step[s]
+        above[s, first] = above[s, first] if everything else step[s]
+        for a in range(n_actions):
+            above[s, a] -= risen
         changes += choice != first
         policy[s] = choice
         step[s] = best

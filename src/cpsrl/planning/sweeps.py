@@ -17,7 +17,8 @@ m being the largest rise of v since, and d the most by which a row's sum differs
 for which this is below the q of the state's present one is passed over, without a look at its row.
 Nor can q be above r + gamma (M + d|M|), M being the largest v. The rounding e of a computed q
 (`certificates`) is added twice a step, so that the largest T v - v is known within e as if all
-actions had been computed.
+actions had been computed. Rises are summed up, so that u need not be written again where no action
+is looked at; their sum is raised by what it may be rounded by.
 
 How steps are taken in sparse and in dense models is in `steps`.
 """
@@ -27,9 +28,9 @@ import numpy as np
 from cpsrl._compile import jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import ordered
-from cpsrl.planning.certificates import measures, row_rounding
+from cpsrl.planning.certificates import UNIT, measures, row_rounding
 from cpsrl.planning.kernels import FAR_SIGHTED
-from cpsrl.planning.steps import Steps, Taken, steps_of
+from cpsrl.planning.steps import Taken, steps_of
 from cpsrl.types import Floats, Ints
 from cpsrl.waiting import stage
 
@@ -69,7 +70,6 @@ class Sweeps:
         gamma: the discount factor, or 1 for the average reward.
         value: `(S,)` where to start.
         policy: `(S,)` the policy to begin with.
-        model: how steps are taken in `mdp`, if there is such an object.
 
     Attributes:
         value: `(S,)` T v of the last Bellman step.
@@ -82,23 +82,16 @@ class Sweeps:
         stuck: how often the Krylov method found nothing better.
     """
 
-    def __init__(
-        self,
-        mdp: TabularMDP,
-        gamma: float,
-        value: Floats,
-        policy: Ints,
-        model: Steps | None = None,
-    ) -> None:
+    def __init__(self, mdp: TabularMDP, gamma: float, value: Floats, policy: Ints) -> None:
         self.value, self.policy = value.copy(), policy.copy()
         self.low, self.high = -np.inf, np.inf
         self.sweeps = self.steps = 0
         self.slow = False
         self.stuck = 0
         self._mdp, self._gamma = mdp, gamma
-        self._model = steps_of(mdp) if model is None else model
+        self._steps = steps_of(mdp, gamma)
         self._other, self._reference = np.empty_like(value), np.zeros_like(value)
-        self._above, self._rounding = np.full(mdp.rewards.shape, np.inf), 0.0
+        self._risen = self._rounding = 0.0
         self._order: ordered.Order | None = None
         self._changed, self._idle = 1, 0
 
@@ -136,11 +129,13 @@ class Sweeps:
         rise, top, largest = _moved(self.value, self._reference)
         defect, reward, *_ = measures(mdp)
         rounding = row_rounding(mdp, reward + gamma * (1 + defect) * largest)
-        rise = gamma * (rise + defect * abs(rise)) + rounding + self._rounding
-        ceiling = gamma * (top + defect * abs(top)) + 2 * rounding
+        before = self._risen
+        self._risen += gamma * (rise + defect * abs(rise)) + rounding + self._rounding
+        self._risen += 8 * UNIT * (abs(before) + abs(self._risen) + largest)
         self._rounding = rounding
-        now = (self.value, self._above, rise, ceiling, self.policy, self._other)
-        self.low, self.high, self._changed = self._model.bellman(gamma, *now)
+        ceiling = gamma * (top + defect * abs(top)) + 2 * rounding
+        now = (self.value, self.policy, self._other, self._risen, ceiling)
+        self.low, self.high, self._changed = self._steps.bellman(*now)
         if not np.isfinite(largest) or not self.low <= self.high:
             self.low, self.high = -np.inf, np.inf
         self.value, self._other = self._other, self.value
@@ -176,7 +171,7 @@ class Sweeps:
         if self._order is None:
             self._order, passes = ordered.Order(self._mdp), FIRST_PASSES
             if self._gamma == 1.0:
-                start = looking_ahead(self._mdp, self.policy, self._model, self._order)
+                start = looking_ahead(self._mdp, self.policy, self._order)
                 self.value, self.policy = start.value, start.policy
                 self.sweeps += start.sweeps
                 self.steps += start.steps
@@ -217,17 +212,15 @@ class Sweeps:
 
     def _policy_steps(self, most: int, want: float, levelling: bool = False) -> Taken:
         """Take steps of the policy's chain, without rewards if `levelling`."""
-        now = (self._gamma, self.policy, self.value, self._other)
-        found = self._model.policy(*now, most, want, levelling)
+        now = (self.policy, self.value, self._other)
+        found = self._steps.policy(*now, most, want, levelling)
         if found.number % 2:
             self.value, self._other = self._other, self.value
         self.steps += found.number
         return found
 
 
-def looking_ahead(
-    mdp: TabularMDP, policy: Ints, model: Steps | None = None, order: ordered.Order | None = None
-) -> Sweeps:
+def looking_ahead(mdp: TabularMDP, policy: Ints, order: ordered.Order | None = None) -> Sweeps:
     """Return sweeps for a discount factor near 1, where average-optimal policies are near.
 
     From a policy with several closed classes, for which the Krylov method has no solution, one
@@ -236,7 +229,7 @@ def looking_ahead(
     """
     value, sweeps, steps = np.zeros(mdp.n_states), 0, 0
     for gamma, width in START:
-        start = Sweeps(mdp, gamma, value, policy, model)
+        start = Sweeps(mdp, gamma, value, policy)
         start.slow, start._order = order is not None, order
         start.run(width * float(np.ptp(mdp.rewards)), START_SWEEPS)
         value, policy = start.value, start.policy
