@@ -41,7 +41,7 @@ TRIAL_STEPS, MOST_STEPS = 6, 40
 AT_ONCE = 4
 """How often SHARE is taken at once where the last Bellman step has kept the policy, if discounted:
 an average is settled afterwards."""
-PROGRESS, PATIENCE = 0.9, 4
+PROGRESS, PATIENCE = 0.95, 4
 """A Bellman step that leaves more than this share of max d - min d is idle; after so many idle
 steps a model counts as slow."""
 ROUNDS, DOUBLINGS = 8, 5
