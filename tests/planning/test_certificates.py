@@ -14,9 +14,12 @@ from cpsrl.planning.certificates import (
     discounted_error,
     majorant,
     measures,
+    swept_error,
 )
+from cpsrl.planning.discounted import iterate
 from cpsrl.planning.evaluation import sparse_factors
 from cpsrl.planning.reduction import Reduction
+from cpsrl.planning.sweeps import Sweeps
 from planning import exact
 
 
@@ -239,3 +242,40 @@ def test_a_reduction_solves_both_ways(n):
     reduction = Reduction(scipy.sparse.csr_array(M), leave)
     np.testing.assert_allclose(reduction.solve(b), np.linalg.solve(system, b), rtol=1e-10)
     np.testing.assert_allclose(reduction.solve(b, "T"), np.linalg.solve(system.T, b), rtol=1e-10)
+
+
+def walk(scale, n_states=150):
+    """A symmetric walk between two walls, with rewards of size `scale`."""
+    states = np.arange(n_states)
+    P = np.zeros((n_states, 1, n_states))
+    for to in (np.maximum(states - 1, 0), np.minimum(states + 1, n_states - 1)):
+        P[states, 0, to] += 0.5
+    return cpsrl.TabularMDP(P, scale * np.random.default_rng(0).uniform(-1, 1, (n_states, 1)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_what_overflows_has_an_infinite_error():
+    mdp = walk(1.7e308)
+    assert cpsrl.solve_average(mdp).error == np.inf
+    assert swept_error(mdp, 0.9, -np.inf, np.inf, mdp.rewards[:, 0], np.nan) == np.inf
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_policies_whose_values_overflow_are_certified_by_a_value_of_every_state():
+    mdp = walk(1e305)
+    found = iterate(mdp, 1 - 1e-5, 1.0, np.zeros(mdp.n_states, np.int64))
+    assert found.value.shape == (mdp.n_states,)
+    assert found.error == np.inf
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_sweeps_that_overflow_are_not_gone_on_with(monkeypatch):
+    taken, run = [], Sweeps.run
+
+    def counted(sweeps, target, most):
+        taken.append(most)
+        assert len(taken) < 20
+        return run(sweeps, target, most)
+
+    monkeypatch.setattr(Sweeps, "run", counted)
+    assert not cpsrl.solve_average(walk(1e307)).reached

@@ -179,7 +179,7 @@ def _sweep_on(sweeps: Sweeps, target: float) -> bool:
     """Sweep while it pays; return whether max d - min d <= `target` was reached."""
     while not sweeps.width <= target:
         before = sweeps.width
-        if not sweeps.run(target, MORE_SWEEPS) and not sweeps.width <= 0.1 * before:
+        if not sweeps.run(target, MORE_SWEEPS) and not sweeps.width < 0.1 * before:
             return False
     return True
 

@@ -244,7 +244,7 @@ def swept_error(
     above = max(most * (high + e), least * (high + e)) - shift
     below = shift - min(most * (low - e), least * (low - e))
     rounding = 16 * UNIT * (largest + most * (abs(low) + abs(high) + e))
-    return max(above, below, 0.0) + e + rounding
+    return _known(max(above, below, 0.0) + e + rounding)
 
 
 def settled_error(mdp: TabularMDP, gain: float, bias: Floats, low: float, high: float) -> float:
@@ -254,7 +254,7 @@ def settled_error(mdp: TabularMDP, gain: float, bias: Floats, low: float, high: 
     policy for a constant plus h, both as computed.
     """
     e = sweep_rounding(mdp, 1.0, low, high, bias) + 4 * UNIT * float(np.abs(bias).max())
-    return max(high - gain, gain - low, 0.0) * (1 + 4 * UNIT) + 2 * e
+    return _known(max(high - gain, gain - low, 0.0) * (1 + 4 * UNIT) + 2 * e)
 
 
 def average_error(mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats) -> float:
@@ -272,7 +272,12 @@ def average_error(mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats) -> 
 
 def average_bound(excess: float) -> float:
     """Return the bound for an f - g + delta of at most `excess`, which may be no number."""
-    return max(excess, 0.0) * (1 + 16 * UNIT) if excess == excess else np.inf
+    return _known(max(excess, 0.0) * (1 + 16 * UNIT))
+
+
+def _known(bound: float) -> float:
+    """Return `bound`, or infinity where overflow has left no number."""
+    return bound if bound == bound else np.inf
 
 
 @jit

@@ -194,7 +194,7 @@ def iterate(mdp: TabularMDP, gamma: float, tol: float, policy: Ints) -> Discount
     ends when the value rises no more, and the one that seemed nearest is taken and certified.
     Rounding can hide that a few states rise, so it is given PATIENCE policies to be sure.
     """
-    best, highest, nearest = (policy, np.zeros(0)), -np.inf, np.inf
+    best, highest, nearest = (policy, np.zeros(mdp.n_states)), -np.inf, np.inf
     number = stalled = 0
     while True:
         number += 1
