@@ -379,3 +379,14 @@ def test_npz_keeps_what_is_available_and_rewards_of_transitions(form, tmp_path):
 def test_successors_are_counted_with_32_bits():
     mdp = cpsrl.environment("random", n_states=150, n_actions=2, successors=3)
     assert mdp.csr.indices.dtype == mdp.csr.indptr.dtype == np.int32
+
+
+def test_a_frozen_matrix_with_64_bits_shares_its_numbers_and_has_its_successors_narrowed():
+    given = cpsrl.environment("random", n_states=150, n_actions=2, successors=3).csr.copy()
+    given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
+    for part in (given.data, given.indices, given.indptr):
+        part.setflags(write=False)
+    mdp = cpsrl.TabularMDP(given, np.zeros((150, 2)))
+    assert mdp.csr.indices.dtype == mdp.csr.indptr.dtype == np.int32
+    assert np.shares_memory(mdp.csr.data, given.data)
+    assert given.indices.dtype == np.int64

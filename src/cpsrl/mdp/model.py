@@ -335,9 +335,10 @@ def _frozen(array: NDArray[Any]) -> Any:
 
 
 def _canonical(matrix: Any) -> Any:
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
+    if not _is_kept(matrix):
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
     if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
         matrix.indices = matrix.indices.astype(np.int32, copy=False)
         matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
@@ -347,7 +348,7 @@ def _canonical(matrix: Any) -> Any:
 
 
 def _is_kept(matrix: Any) -> bool:
-    """Return whether a sparse matrix is as `_canonical` makes it, and nobody can change it."""
+    """Return whether a sparse matrix is canonical, however wide, and nobody can change it."""
     return (
         matrix.format == "csr"
         and matrix.data.dtype == np.float64
@@ -466,7 +467,7 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any
             matrix.sum_duplicates()
         _check_probabilities(matrix.data, lambda i: _place(matrix, i), labels)
         sums = matrix.sum(axis=1)
-        kept = matrix if _is_kept(matrix) else _canonical(matrix)
+        kept = _canonical(matrix)
     else:
         want = (n_states, n_actions, n_states)
         array = checked_floats("transitions", transitions, 3)
