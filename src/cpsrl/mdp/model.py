@@ -240,7 +240,7 @@ class TabularMDP:
 
     @cached_property
     def by_successor(self) -> Floats:
-        """`(S, S*A)` transition probabilities, the successor first, for `planning.sweeps`."""
+        """`(S, S*A)` transition probabilities, the successor first, for `planning.steps`."""
         rows = self.dense.reshape(self.n_states * self.n_actions, self.n_states)
         return np.ascontiguousarray(rows.T)
 

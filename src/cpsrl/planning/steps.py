@@ -431,7 +431,8 @@ def _dense_bellman(
                     above[s, a] = r[s, a] + gamma * dot(P[s, a], v)
                 if above[s, a] > best:
                     best, choice = above[s, a], a
-        above[s, first] = above[s, first] if everything else step[s]
+        if not everything:
+            above[s, first] = step[s]
         for a in range(n_actions):
             above[s, a] -= risen
         changes += choice != first
