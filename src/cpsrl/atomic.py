@@ -7,7 +7,8 @@ import importlib
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EISDIR
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,8 @@ LOCKED_BYTE = 2**30
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that becomes `path` when the block ends, and leaves no trace if it fails."""
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, f"cannot write {path}: it is a folder")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -28,7 +31,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:  # which would name the temporary file
         raise OSError(error.errno, f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing is there
+            temporary.unlink()
     if not hasattr(os, "O_DIRECTORY"):
         return
     directory = os.open(path.parent, os.O_RDONLY)

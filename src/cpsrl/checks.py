@@ -34,6 +34,11 @@ def shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.number) else value)
 
 
+def count(n: int, what: str) -> str:
+    """Return a number of things: 1 step, 2 steps."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def checked_word(what: str, value: Any, words: Collection[str], place: str = "") -> str:
     """Return `value`, one of `words`, or raise; `place` says in the error whose option it is."""
     if not isinstance(value, str):

@@ -8,7 +8,7 @@ import pytest
 
 from cpsrl.experiments import Entry, Experiment, load, run_experiment
 from cpsrl.reports import report
-from cpsrl.reports.summary import cells, summary
+from cpsrl.reports.summary import amount, cells, summary
 from cpsrl.statistics import mean_band, quantile_band
 
 HOSTILE = '</script><img src=x onerror=alert(1)> & "it\'s" <!--'
@@ -139,6 +139,12 @@ def test_axes_become_logarithmic(open_page, path):
     assert "0" not in ticks(chart)
 
 
+def test_a_low_chart_of_some_decades_is_marked_by_their_powers(open_page, path):
+    page = open_page(path)
+    assert page.evaluate("ticks([1.3, 2500], true, 3)") == [10, 100, 1000]
+    assert page.evaluate("ticks([1, 1e8], true, 4)") == [1, 100, 1e4, 1e6, 1e8]
+
+
 def test_zoom_by_dragging_by_buttons_and_back(open_page, path):
     page = open_page(path)
     chart = figure(page, "regret")
@@ -201,7 +207,7 @@ def test_tables_have_the_numbers_of_the_summary(open_page, path, here):
     for pair in pairs:
         row, column = order.index(pair.first), order.index(pair.second)
         cell = page.locator("#e0 table.matrix tbody tr").nth(row).locator("td").nth(column)
-        assert f"{pair.difference.value:+,.0f}" in cell.inner_text()
+        assert amount(pair.difference.value, "+") in cell.inner_text()
         mark = "" if pair.p > 0.05 else "▼" if pair.difference.value < 0 else "▲"
         assert cell.inner_text().strip("+-0123456789,. p=<\n") == mark
         assert cell.get_attribute("class") == {"": None, "▼": "good", "▲": "bad"}[mark]

@@ -148,6 +148,9 @@ def test_nothing_sticks_out_at_any_width(path, open_page, width, dark):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (colour == "rgb(255, 255, 255)") is not dark
+    for cell in (".believed thead tr:last-child th:nth-child(2)", ".believed td:nth-child(2)"):
+        align = page.locator(cell).first.evaluate("node => getComputedStyle(node).textAlign")
+        assert align == "left"
 
 
 def test_names_are_shown_as_they_are(open_page, tmp_path):

@@ -73,6 +73,8 @@ def test_mistakes_are_one_line(file, tmp_path, capsys):
             assert main(command) == 2
             (line,) = capsys.readouterr().err.splitlines()
             assert complaint in line
+    assert main(["learn", str(tmp_path / "none.db"), "past.csv"]) == 2
+    assert "`cpsrl agent new`" in capsys.readouterr().err
     assert main(["agent", "outcome", file, "7", "1", "idle"]) == 2
     assert "'7' is unknown or long finished" in capsys.readouterr().err
     assert main(["serve", file, "--host", "0.0.0.0"]) == 2
@@ -89,3 +91,16 @@ def test_an_address_that_cannot_be_had_is_one_line(file, capsys):
             (line,) = capsys.readouterr().err.splitlines()
             assert line.startswith("cpsrl: ")
             assert complaint in line
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "tsde --states a --actions",
+        "optimal --states 2 --actions 2",
+        "tsde --states a a --actions b",
+    ],
+)
+def test_an_agent_that_cannot_be_made_leaves_nothing(wrong, tmp_path):
+    assert main(["agent", "new", str(tmp_path / "agent.db"), *wrong.split()]) == 2
+    assert list(tmp_path.iterdir()) == []

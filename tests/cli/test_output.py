@@ -244,3 +244,25 @@ def test_a_model_that_does_not_fit_is_one_line(capsys):
     error = capsys.readouterr().err
     assert error.startswith("cpsrl: the transitions would be 1,000,000 x 2 x 1,000,000 numbers")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["run", "figure2-left", "--seeds", "abc"], "--seeds: 'abc' is not a whole number such as"),
+        (["run", "figure2-left", "--jobs", "2.5"], "--jobs: '2.5' is not a whole number such as"),
+        (["solve", "riverswim", "--n-states", "x"], "--n-states: 'x' is not a whole number such"),
+        (["solve", "riverswim", "--gamma", "0.5", "0,9"], "--gamma: '0,9' is not a number such as"),
+        (["bound", "riverswim", "--tau", "x"], "--tau: 'x' is not a number such as 0.99"),
+        (
+            ["agent", "outcome", "a.db", "7", "x", "idle"],
+            "REWARD: 'x' is not a number such as 0.99",
+        ),
+    ],
+)
+def test_what_is_no_number_is_said_without_types(words, complaint, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    error = re.sub(r"[│\s]+", " ", capsys.readouterr().err)
+    assert complaint in error
+    assert not re.search("lambda|typing|matching|valid parse", error)

@@ -57,6 +57,17 @@ def test_gains_that_differ_by_state_are_all_given(capsys, tmp_path):
     assert answer["diameter"] is None
 
 
+def test_one_of_a_kind_a_gamma_close_to_one_and_what_was_left_out(capsys, tmp_path):
+    (tmp_path / "one.csv").write_text(
+        "state,action,next_state,probability,reward\na,go,b,1,0\nb,go,a,1,1\n"
+    )
+    _, out, _ = said(capsys, "solve", str(tmp_path / "one.csv"), "--gamma", "0.999999999")
+    assert "2 states, 1 action, " in out
+    assert "gamma = 0.999999999 " in out
+    _, out, _ = said(capsys, "solve", "riverswim", "--n-states", "301")
+    assert out.count("not computed (--thorough does)") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

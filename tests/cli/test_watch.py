@@ -48,6 +48,14 @@ def test_a_page_without_a_folder_is_refused_before_anything_is_run(capsys, tmp_p
     monkeypatch.setattr(Film, "advance", lambda *_: pytest.fail("the run was begun"))
     assert main([*COMMAND, "--html", str(tmp_path / "none" / "film.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+    for folder in (str(tmp_path), "/"):
+        assert main([*COMMAND, "--html", folder]) == 2
+        assert f"--html {folder}: this is a folder" in capsys.readouterr().err
+
+
+def test_a_number_may_begin_with_its_point(capsys):
+    out = [said(capsys, *COMMAND[:2], "--gamma", g, "--steps", "20") for g in (".9", "0.9")]
+    assert out[0] == out[1]
 
 
 def test_agents_take_their_options_and_environments_theirs(capsys, tmp_path):

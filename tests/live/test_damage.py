@@ -7,7 +7,7 @@ import pytest
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.live import durable
+from cpsrl.live import durable, schema
 
 MUTATIONS = 150
 ALL = pytest.param(1000, marks=pytest.mark.slow)
@@ -135,3 +135,12 @@ def test_logs(folder, mutations):
                 total = after["belief"]["seen"].sum() + len(after["backlog"]["rows"])
                 assert total - seen == learned.transitions
     assert refused > mutations / 4
+
+
+def test_a_folder_that_is_read_only_is_named_as_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with (
+        pytest.raises(OSError, match=r"agent.db: unable to open.*read-only.*copy it elsewhere"),
+        schema.reading(tmp_path / "agent.db"),
+    ):
+        raise sqlite3.OperationalError("unable to open database file")

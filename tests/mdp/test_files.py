@@ -1,5 +1,7 @@
 import os
 import zipfile
+from errno import EROFS
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -303,7 +305,7 @@ def test_zero_rows_of_an_npz_may_be_unavailable_actions(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "column 'state' is missing"),
+        ("", "its first line is empty, and has to name the columns: state,action,"),
         (with_line(1, "state;action;next_state;probability;reward"), "line 2: Expected 5 columns"),
         (with_line(1, "state,action,next_state,probability"), "column 'reward' is missing"),
         (
@@ -346,8 +348,9 @@ def test_a_malformed_csv_names_the_place(text, complaint, tmp_path):
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
 def test_a_csv_that_is_not_utf8_is_refused_with_advice(encoding, tmp_path):
     (tmp_path / "machine.csv").write_bytes(GOOD.replace("idle", "\xff").encode(encoding))
-    with pytest.raises(ValueError, match=r"machine.csv: .*save the file as UTF-8"):
+    with pytest.raises(ValueError, match=r"machine.csv: .*save the file as UTF-8") as told:
         TabularMDP.load(tmp_path / "machine.csv")
+    assert str(told.value).count("machine.csv") == 1
 
 
 @pytest.mark.parametrize(
@@ -488,6 +491,22 @@ def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"cannot write {path}: No such file") as told:
         TabularMDP([[[1.0]]], [[0.0]]).save(path)
     assert ".tmp" not in str(told.value)
+    with pytest.raises(IsADirectoryError, match="it is a folder"), whole_file(Path("/")):
+        pass
+
+
+def test_where_nothing_can_be_written_the_file_is_named_and_not_its_temporary(
+    tmp_path, monkeypatch
+):
+    def refuse(*_, **__):
+        raise OSError(EROFS, "Read-only file system", "temporary")
+
+    monkeypatch.setattr("cpsrl.atomic.open", refuse, raising=False)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    path = tmp_path / "notes"
+    with pytest.raises(OSError, match=f"cannot write {path}: Read-only") as told, whole_file(path):
+        pass
+    assert "temporary" not in str(told.value)
 
 
 def test_wrong_paths(tmp_path):

@@ -109,6 +109,15 @@ def test_regret_against_gamma_is_spaced_by_its_horizon(ax):
     assert "TSDE" in texts(ax)
 
 
+def test_regret_against_an_option_has_marks_to_read_it_by(ax):
+    points = [(0.9, "a", 2000.0), (0.99, "b", 900.0)]
+    figures.regret_against(ax, sweep_of("gamma", {"psrl": points}), 100, figures.look(["a", "b"]))
+    low, high = ax.get_ylim()
+    shown = [tick.get_text() for tick in ax.get_yticklabels()]
+    inside = [t for t, at in zip(shown, ax.get_yticks(), strict=True) if low <= at <= high]
+    assert inside == ["500", "1k", "2k", "5k"]
+
+
 def test_regret_against_an_option_of_environments_has_a_line_for_every_agent(ax):
     lines = {"TSDE": [(6, "six", 1.0), (20, "twenty", 4.0)], "random": [(6, "six", 3.0)]}
     looks = figures.look(["TSDE", "random"])

@@ -66,3 +66,4 @@ def test_a_policy_in_words():
     river = cpsrl.environment("riverswim")
     assert policy_words(river, np.ones(6, np.int64)) == "right in every state"
     assert policy_words(river, np.array([0, 1, 1, 1, 1, 1])) == "right, but left in 0"
+    assert policy_words(river, np.array([0, 1, 0, 1, 1, 1])) == "right, but left in 0, 2"

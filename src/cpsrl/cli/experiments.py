@@ -11,7 +11,6 @@ from tyro.conf import Positional, arg
 
 from cpsrl.cli.output import name_and_numbers
 from cpsrl.cli.output import show as write
-from cpsrl.cli.values import Whole
 from cpsrl.experiments import (
     Entry,
     Execution,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 Directory = Annotated[Positional[Path], arg(metavar="DIR")]
 OptionalPath = Annotated[Path | None, arg(metavar="DIR")]
-OptionalInt = Annotated[Whole | None, arg(metavar="N")]
+OptionalInt = Annotated[int | None, arg(metavar="N")]
 Options = Annotated[Execution, arg(name="")]
 DEFAULT = Execution()
 RIVALS = ("continuing-psrl", "tsde", "ds-psrl", "ucrl2", "random")
@@ -91,8 +90,8 @@ def continue_(
 def compare(
     mdp: TabularMDP,
     agents: tuple[str, ...] = RIVALS,
-    steps: Whole = 20_000,
-    seeds: Whole = 10,
+    steps: int = 20_000,
+    seeds: int = 10,
     out: OptionalPath = None,
     anew: bool = False,
     execution: Options = DEFAULT,

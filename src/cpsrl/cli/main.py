@@ -33,6 +33,8 @@ COMMANDS = {
 }
 """The module of every command, and its function. What is not asked for is not imported."""
 
+RESUMED = ("compare", "run", "continue", "reproduce", "suite")
+"""What these have computed is stored, and not computed again."""
 MODEL_COMMANDS = ("solve", "bound", "watch", "compare")
 AGENT_COMMANDS = {"watch": {"agent": "options", "against": "against_options"}}
 
@@ -60,6 +62,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         import tyro
 
+        from cpsrl.cli.values import registry
+
         program = "cpsrl"
         if arguments[0:1] == ["agent"] and len(arguments) > 1:
             from cpsrl.cli import agent
@@ -67,7 +71,7 @@ def _run(arguments: Sequence[str]) -> int:
             commands, program, arguments = agent.COMMANDS, "cpsrl agent", arguments[1:]
         else:
             commands = {name: _command(name, arguments) for name in COMMANDS}
-        with wrapped() if {"-h", "--help"} & set(arguments) else nullcontext():
+        with registry, wrapped() if {"-h", "--help"} & set(arguments) else nullcontext():
             tyro.extras.subcommand_cli_from_dict(
                 commands,
                 prog=program,
@@ -89,7 +93,9 @@ def _run(arguments: Sequence[str]) -> int:
         print("cpsrl:", *text.split(), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("cpsrl: interrupted; the same command again does what is missing", file=sys.stderr)
+        again = "; the same command again does what is missing"
+        stored = arguments[0:1] and arguments[0] in RESUMED
+        print(f"cpsrl: interrupted{again if stored else ''}", file=sys.stderr)
         return interrupted(130)
     return 0
 

@@ -1,6 +1,7 @@
 """Commands that take a model, an environment with its options or a file; and agents with theirs."""
 
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -126,9 +127,10 @@ def _value_of(option: str, arguments: Sequence[str]) -> str:
 
 
 def _as_written(text: str) -> Any:
-    """Return the value that a text is in TOML, or the text itself."""
+    """Return the value that a text is in TOML, or the text itself; .9 is a number as well."""
+    written = f"0{text}" if re.match("[.][0-9]", text) else text
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {written}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from tyro.conf import arg
 
-from cpsrl.checks import checked_gamma
+from cpsrl.checks import checked_gamma, count
 from cpsrl.cli.output import facts, show
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import (
@@ -27,6 +27,9 @@ SHOWN_STATES = 40
 """So many rows of the policy are printed unasked."""
 THOROUGH_STATES = 300
 """Up to this many states the diameter and the scan over gamma are done unasked."""
+MOST_STATES = 2000
+"""Of more states the diameter is not computed."""
+UNASKED = "not computed (--thorough does)"
 
 
 def solve(
@@ -55,7 +58,7 @@ def solve(
         classify(mdp).kind,
         best,
         reward_averaging_time(mdp, best.policy),
-        diameter(mdp) if thorough and mdp.n_states <= 2000 else None,
+        diameter(mdp) if thorough and mdp.n_states <= MOST_STATES else None,
         sufficient_gamma(mdp) if thorough else None,
         [planning_gap(mdp, factor, best) for factor in gamma],
     )
@@ -119,32 +122,33 @@ def _show(answer: Answer, everything: bool) -> None:
     alike = span(best.gain) <= best.error
     reached = f": the tolerance {best.tol:.0e} was NOT reached"
     bracket = "" if tau.closed else f"between {tau.low:.8g} and "
-    unknown = "not computed (--thorough does, up to 2,000 states)"
+    large = mdp.n_states > MOST_STATES
+    unknown = f"not computed of more than {MOST_STATES:,} states" if large else UNASKED
     by_state = f"{best.gain.min():.12g} to {best.gain.max():.12g}, by state"
     actions = set(best.policy.tolist())
     same = f"{mdp.action_name(best.policy[0])} in every state"
     rows = {
         "model": mdp.name or "unnamed",
-        "size": f"{mdp.n_states:,} states, {mdp.n_actions} actions, {kind}",
+        "size": f"{count(mdp.n_states, 'state')}, {count(mdp.n_actions, 'action')}, {kind}",
         "optimal gain": f"{best.gain[0]:.12g}" if alike else by_state,
         "": f"error at most {best.error:.1e}{'' if best.reached else reached}",
         "span of the bias": f"{span(best.bias):.8g}",
         "averaging time tau": f"{bracket}{tau.high:.8g}",
         "diameter": unknown if diameter is None else f"{diameter:.8g}",
-        **({"sufficient gamma": _sufficient(sufficient)} if sufficient else {}),
-        **{f"gamma = {gap.gamma:g}": _gap(mdp, best, gap) for gap in gaps},
+        "sufficient gamma": _sufficient(sufficient) if sufficient else UNASKED,
+        **{f"gamma = {gap.gamma:.16g}": _gap(mdp, best, gap) for gap in gaps},
         "policy": same if len(actions) == 1 else "by state:",
     }
     show(facts(rows))
     if everything or len(actions) > 1:
-        count = mdp.n_states if everything else min(SHOWN_STATES, mdp.n_states)
-        show("", _policy(mdp, best, alike, count))
-        if count < mdp.n_states:
-            show(f"... and {mdp.n_states - count:,} states more: --all prints them, --json too")
+        first = mdp.n_states if everything else min(SHOWN_STATES, mdp.n_states)
+        show("", _policy(mdp, best, alike, first))
+        if first < mdp.n_states:
+            show(f"... and {mdp.n_states - first:,} states more: --all prints them, --json too")
 
 
-def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, count: int) -> Any:
-    """Return the table of the action and the bias of the first `count` states."""
+def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, first: int) -> Any:
+    """Return the table of the action and the bias of the `first` so many states."""
     from rich.table import Table
     from rich.text import Text
 
@@ -152,7 +156,7 @@ def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, count: int) -> 
     for heading in ("state", "action", "bias", *(() if alike else ("gain",))):
         right = heading in ("bias", "gain")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for state in range(count):
+    for state in range(first):
         numbers = [best.bias[state], *(() if alike else (best.gain[state],))]
         words = mdp.state_name(state), mdp.action_name(best.policy[state])
         table.add_row(*map(Text, words), *(f"{number:.6g}" for number in numbers))
@@ -175,10 +179,10 @@ def _gap(mdp: TabularMDP, best: AverageSolution, gap: PlanningGap) -> str:
     if gap.gap == 0:
         return "planning gap 0: large enough, the discounted optimal policy is gain-optimal."
     differ = np.flatnonzero(gap.policy != best.policy)
-    count = "one state" if differ.size == 1 else f"{differ.size} states"
+    many = "one state" if differ.size == 1 else f"{differ.size} states"
     first = mdp.state_name(differ[0])
     return (
         f"planning gap {gap.gap:.8g}: TOO SMALL. An agent that plans with this gamma settles on a "
         f"policy that loses {gap.gap:.4g} a step: its regret will be linear. It differs in "
-        f"{count}, first in state {first}."
+        f"{many}, first in state {first}."
     )

@@ -8,7 +8,6 @@ from tyro.conf import arg
 from cpsrl.cli.experiments import DEFAULT, OptionalPath, Options, command_line
 from cpsrl.cli.output import facts as facts_table
 from cpsrl.cli.output import fits, show
-from cpsrl.cli.values import Whole
 from cpsrl.experiments import open_results, run_experiment, shown_progress
 from cpsrl.experiments.files import write_file
 from cpsrl.experiments.suite import SEEDS, STEPS
@@ -19,8 +18,8 @@ def suite(
     agents: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (),
     facts: bool = False,
     out: OptionalPath = None,
-    seeds: Annotated[Whole, arg(metavar="N")] = SEEDS,
-    steps: Annotated[Whole, arg(metavar="N")] = STEPS,
+    seeds: Annotated[int, arg(metavar="N")] = SEEDS,
+    steps: Annotated[int, arg(metavar="N")] = STEPS,
     execution: Options = DEFAULT,
 ) -> None:
     """Run agents on the continuing suite and compare them, or list what is certain about it.

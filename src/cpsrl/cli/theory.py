@@ -9,7 +9,6 @@ from tyro.conf import arg
 
 from cpsrl.cli.output import facts as facts_table
 from cpsrl.cli.output import show
-from cpsrl.cli.values import Whole
 from cpsrl.experiments.progress import shown_progress
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import reward_averaging_time, solve_average
@@ -23,7 +22,7 @@ Number = Annotated[float | None, arg(metavar="NUMBER")]
 
 def bound(
     mdp: TabularMDP,
-    steps: Whole = 100_000,
+    steps: int = 100_000,
     gamma: Number = None,
     tau: Number = None,
     span: Number = None,

@@ -1,9 +1,10 @@
-"""Kinds of values on the command line."""
+"""Numbers on the command line: as people write them, and what is said of what is none."""
 
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated
+from typing import Any, get_args
 
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 
 def whole(text: str) -> int:
@@ -17,14 +18,50 @@ def whole(text: str) -> int:
     return int(number)
 
 
-Whole = Annotated[
-    int,
-    PrimitiveConstructorSpec(
+def real(text: str) -> float:
+    """Return the number that `text` stands for."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 0.99") from None
+
+
+NUMBERS: dict[type, tuple[Callable[[str], Any], str]] = {
+    int: (whole, "INT"),
+    float: (real, "FLOAT"),
+}
+registry = ConstructorRegistry()
+
+
+@registry.primitive_rule
+def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Read a number, one that may be left out, or several: tyro's own errors speak of types."""
+    for kind, (read, metavar) in NUMBERS.items():
+        if info.type in (kind, kind | None):
+            return _one(read, metavar)
+        several = get_args(info.type) if info.type_origin is tuple else ()
+        if set(several) - {...} == {kind}:
+            return _several(read, metavar, None if ... in several else len(several))
+    return None
+
+
+def _one(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: whole(words[0]),
-        is_instance=lambda value: isinstance(value, int),
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int | float),
         str_from_instance=lambda value: [str(value)],
-    ),
-]
-"""An int of which 1e5 is one."""
+    )
+
+
+def _several(
+    read: Callable[[str], Any], metavar: str, n: int | None
+) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs=n or "*",
+        metavar=" ".join([metavar] * n) if n else f"[{metavar} ...]",
+        instance_from_str=lambda words: tuple(map(read, words)),
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: list(map(str, value)),
+    )

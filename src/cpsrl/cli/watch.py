@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from cpsrl.cli.output import show
-from cpsrl.cli.values import Whole
 from cpsrl.experiments import Entry
 from cpsrl.experiments.parts import make_agent
 from cpsrl.mdp import TabularMDP
@@ -18,9 +17,9 @@ def watch(
     mdp: TabularMDP,
     agent: str = USUAL,
     against: Annotated[str | None, arg(metavar="AGENT|none")] = None,
-    steps: Whole = 5_000,
-    seed: Whole = 0,
-    run: Whole = 0,
+    steps: int = 5_000,
+    seed: int = 0,
+    run: int = 0,
     html: Annotated[Path | None, arg(metavar="FILE")] = None,
     options: dict[str, Any] | None = None,
     against_options: dict[str, Any] | None = None,
@@ -52,6 +51,8 @@ def watch(
     made = [make_agent(Entry(name, given or {})) for name, given in chosen]
     if html is not None and not html.parent.is_dir():
         raise ValueError(f"--html {html}: there is no folder {html.parent}")
+    if html is not None and html.is_dir():
+        raise ValueError(f"--html {html}: this is a folder; give a file, such as film.html")
     films = [Film(one, mdp, steps, seed, run) for one in made]
     if html is not None:
         for film in films:

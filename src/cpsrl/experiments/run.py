@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cpsrl.checks import checked_whole
+from cpsrl.checks import checked_whole, count
 from cpsrl.experiments.backends import Backend, Execution, Task, left_by
 from cpsrl.experiments.files import locked
 from cpsrl.experiments.progress import Bars, Progress, short
@@ -201,7 +201,7 @@ def _carry_out(
         results = replace(results, commands=history)
         results.save()
         left = short(totals.total() - done.total())
-        progress.begin(f"{left} steps to take, {len(totals)} agents", totals, done)
+        progress.begin(f"{left} steps to take, {count(len(totals), 'agent')}", totals, done)
         try:
             driver.drive(waiting, backend)
         finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cpsrl.agents import Agent, Fleet
 from cpsrl.agents.saved import recipe_in, stored_recipe
-from cpsrl.checks import checked_number, checked_whole, checked_word
+from cpsrl.checks import checked_number, checked_whole, checked_word, count
 from cpsrl.experiments.provenance import PACKAGES, Provenance, provenance
 from cpsrl.live import schema
 from cpsrl.live.labels import Labels, labels_in, labels_of
@@ -136,15 +136,19 @@ def open(
         raise FileNotFoundError(f"there is no folder {path.parent}")
     if not path.exists() and (agent is None or problem is None):
         raise FileNotFoundError(
-            f"there is no agent at {path}: give the agent and its problem to make one"
+            f"there is no agent at {path}: give the agent and its problem to make one, or make it "
+            "with `cpsrl agent new`"
         )
+    beginning = None
+    if not path.exists() and agent is not None:
+        beginning = _beginning(agent, problem, seed)  # mistakes are found before there is a file
     writer = schema.Writer(path)
     try:
         if schema.is_new(path):
             if agent is None or problem is None:
                 raise ValueError(f"{path} is empty: give the agent and its problem")
             settings = {"journal": journal or "drop", "remember": remember or REMEMBER}
-            db = _create(path, agent, problem, seed, settings)
+            db = _create(path, beginning or _beginning(agent, problem, seed), settings)
         else:
             db = schema.reopen(path)
         try:
@@ -179,15 +183,19 @@ def view(path: str | os.PathLike[str], agent: Agent | None = None) -> "DurableAg
         raise
 
 
-def _create(
-    path: Path, agent: Agent, problem: Any, seed: int, settings: dict[str, Any]
-) -> sqlite3.Connection:
+def _beginning(agent: Agent, problem: Any, seed: int) -> dict[str, Any]:
+    """Return the documents of a new agent."""
     labels = labels_of(problem, agent)
     live = agent.start(labels.sizes, Streams(seed))
-    about = {"agent": stored_recipe(live.spec), "problem": labels.to_tree(), **settings}
+    about = {"agent": stored_recipe(live.spec), "problem": labels.to_tree()}
     snapshot = _snapshot(0, 0, live, Tally(labels.n_states, labels.sizes.n_actions))
+    return {"about": about, "snapshot": snapshot}
+
+
+def _create(path: Path, beginning: dict[str, Any], settings: dict[str, Any]) -> sqlite3.Connection:
+    about = {**beginning["about"], **settings}
     with schema.reading(path):
-        return schema.create(path, {"about": about, "snapshot": snapshot})
+        return schema.create(path, {**beginning, "about": about})
 
 
 def _snapshot(event: int, seal: int, live: Any, tally: Tally) -> dict[str, Any]:
@@ -714,7 +722,7 @@ def _why(agent: Any, before: int) -> str:
 
 
 def _in_words(labels: Labels) -> str:
-    actions = f"{labels.sizes.n_actions} actions"
+    actions = count(labels.sizes.n_actions, "action")
     if labels.n_states is None:
-        return f"{labels.sizes.n_features} features and {actions}"  # type: ignore[union-attr]
-    return f"{labels.n_states} states and {actions}"
+        return f"{count(labels.sizes.n_features, 'feature')} and {actions}"  # type: ignore[union-attr]
+    return f"{count(labels.n_states, 'state')} and {actions}"

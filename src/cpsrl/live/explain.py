@@ -24,7 +24,7 @@ import numpy as np
 
 from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.beliefs.belief import DENSE_STATES, small_model
-from cpsrl.checks import checked_whole
+from cpsrl.checks import checked_whole, count
 from cpsrl.mdp import TabularMDP
 from cpsrl.networks.agent import ValueSamplingAgent
 from cpsrl.planning import solve_average, solve_discounted
@@ -113,7 +113,7 @@ class Explanation:
             if one.value is not None:
                 words.append(f"value {_in_words(one.value)}")
             if one.visits is not None:
-                words.append(f"{one.visits:,} visits")
+                words.append(count(one.visits, "visit"))
             lines.append("  ".join(words))
         if self.gain is not None:
             lines.append(f"  optimal gain {_in_words(self.gain)}")
@@ -122,7 +122,7 @@ class Explanation:
         if "effective_sample_size" in self.belief:
             size, points = self.belief["effective_sample_size"], self.belief["points"]
             lines.append(f"  effective sample size {size:.4g} of {points} points")
-        behind = f"  ({self.objective}; {self.outcomes:,} transitions"
+        behind = f"  ({self.objective}; {count(self.outcomes, 'transition')}"
         lines.append(f"{behind}, {self.draws} draws)" if self.draws else f"{behind})")
         return "\n".join(lines)
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.checks import checked_number
+from cpsrl.checks import checked_number, count
 from cpsrl.live.labels import Labels
 from cpsrl.mdp.long_form import Table, csv_table, parquet_table
 
@@ -43,7 +43,7 @@ class Learned:
 
     def __str__(self) -> str:
         if self.new:
-            return f"learnt from {self.transitions:,} transitions"
+            return f"learnt from {count(self.transitions, 'transition')}"
         return f"learnt nothing: these {self.transitions:,} transitions were learnt from before"
 
 

@@ -55,6 +55,7 @@ TABLES = (
     "seal INTEGER) WITHOUT ROWID",
     "CREATE TABLE writer (process INTEGER)",
 )
+READ_ONLY = ": its folder is read-only, and SQLite writes there even to read; copy it elsewhere"
 CHECKED = ("documents", "journal", "decisions", "logs")
 
 
@@ -98,7 +99,8 @@ def reading(path: Path) -> Iterator[None]:
         if "locked" in str(error) or "busy" in str(error):
             raise ValueError(f"{path} is locked by another program that writes to it") from None
         if any(word in str(error) for word in ("disk", "full", "readonly", "unable to open")):
-            raise OSError(f"{path}: {error}") from None
+            where = "" if os.access(path.parent, os.W_OK) else READ_ONLY
+            raise OSError(f"{path}: {error}{where}") from None
         raise DamagedError(path, f"SQLite says: {error}") from None
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise DamagedError(path, f"SQLite says: {error}") from None

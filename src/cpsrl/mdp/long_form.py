@@ -94,7 +94,11 @@ def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table
     with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
     if "\0" in first:
-        raise ValueError(f"{path}: this is no UTF-8 text, but perhaps UTF-16; {AS_UTF8}")
+        raise ValueError(f"this is no UTF-8 text, but perhaps UTF-16; {AS_UTF8}")
+    if not first.strip():
+        raise ValueError(
+            f"its first line is empty, and has to name the columns: {','.join(needed)}"
+        )
     separator = max(SEPARATORS, key=first.count)
     header = [column.strip() for column in next(csv.reader([first], delimiter=separator), [])]
     _check_columns(header, needed, known)

@@ -28,10 +28,12 @@ function ticks([low, high], log, most) {
   if (log) {
     const first = Math.floor(Math.log10(low)), decades = Math.log10(high / low);
     const factors = decades > most ? [1] : decades > 2.5 ? [1] : decades > 1 ? [1, 3] : decades > .5 ? [1, 2, 5] : [];
-    const step = Math.max(1, Math.ceil(decades / most)), found = [];
-    for (let k = first; k <= Math.log10(high); k += step)
-      for (const f of factors) if (f * 10 ** k >= low && f * 10 ** k <= high) found.push(f * 10 ** k);
-    if (found.length > 1) return found;
+    for (let step = Math.max(1, Math.ceil(decades / most)); step > 0; step--) {
+      const found = [];
+      for (let k = first; k <= Math.log10(high); k += step)
+        for (const f of factors) if (f * 10 ** k >= low && f * 10 ** k <= high) found.push(f * 10 ** k);
+      if (found.length > 1) return found;
+    }
   }
   const rough = (high - low) / most, size = 10 ** Math.floor(Math.log10(rough));
   const step = size * [1, 2, 5, 10].find((f) => f * size >= rough);

@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from cpsrl import statistics
@@ -187,6 +187,9 @@ def regret_against(ax: Axes, sweep: Sweep, steps: int, looks: Looks) -> None:
     ax.set_ylim(floor, top)
     marks = [f"{value:g}".removeprefix("0" if value else "") for value in sweep.values]
     ax.set_xticks(list(map(sweep.place, sweep.values)), marks, rotation=60)
+    if np.floor(np.log10(top)) == np.ceil(np.log10(floor)):  # one power of ten says too little
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
     ax.minorticks_off()
     ax.set_xlabel(sweep.option)
     ax.set_ylabel(f"regret after {steps:,} steps")

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from cpsrl.atomic import whole_file
+from cpsrl.checks import count
 from cpsrl.environments.pictures import picture_of
 from cpsrl.pages import DASHES, escaped, page, rounded, slots
 from cpsrl.pages.page import source
 from cpsrl.types import Floats, Ints
 from cpsrl.watching.film import Film
-from cpsrl.watching.words import action_name, count, number, story, symbols
+from cpsrl.watching.words import action_name, number, story, symbols
 
 POINTS = 1000
 ROWS = 10

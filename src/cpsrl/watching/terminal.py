@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from cpsrl.checks import count
 from cpsrl.environments.pictures import picture_of
 from cpsrl.types import Floats
 from cpsrl.watching.film import Film
 from cpsrl.watching.words import (
     action_name,
-    count,
     number,
     policy_words,
     story,

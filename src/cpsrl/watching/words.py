@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 
+from cpsrl.checks import count
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import sufficient_gamma
 from cpsrl.types import Ints
@@ -37,9 +38,12 @@ def policy_words(mdp: TabularMDP, policy: Ints, most: int = 6) -> str:
     others = np.flatnonzero(policy != usual)
     if not len(others):
         return f"{action_name(mdp, usual)} in every state"
-    shown = [f"{action_name(mdp, policy[s])} in {mdp.state_name(s)}" for s in others[:most]]
+    where: dict[int, list[str]] = {}
+    for s in others[:most]:
+        where.setdefault(int(policy[s]), []).append(mdp.state_name(s))
+    shown = [f"{action_name(mdp, a)} in {', '.join(states)}" for a, states in where.items()]
     more = f" and {len(others) - most} more" if len(others) > most else ""
-    return f"{action_name(mdp, usual)}, but {', '.join(shown)}{more}"
+    return f"{action_name(mdp, usual)}, but {'; '.join(shown)}{more}"
 
 
 def story(film: Film) -> list[str]:
@@ -100,8 +104,3 @@ def gamma_words(film: Film) -> list[str]:
 def number(value: float) -> str:
     """Return a number with four digits, or with one decimal where it is large."""
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def count(n: int, what: str) -> str:
-    """Return a number of things: 1 step, 2 steps."""
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
