@@ -12,7 +12,9 @@ from types import ModuleType
 import numba
 import pytest
 
-import cpsrl._compile
+import cpsrl._private.compile
+from cpsrl.beliefs.truncated import sample
+from cpsrl.planning.kernels import plan_average, plan_discounted
 
 CALLEE = """
 from kernels._compile import jit
@@ -40,7 +42,7 @@ def package(tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    shutil.copy(Path(cpsrl._compile.__file__), folder / "_compile.py")
+    shutil.copy(Path(cpsrl._private.compile.__file__), folder / "_compile.py")
     (folder / "callee.py").write_text(CALLEE.format(price=2.0))
     (folder / "caller.py").write_text(CALLER)
     return folder
@@ -68,11 +70,11 @@ def test_an_edit_to_a_callee_in_another_module_is_noticed(package):
 
 
 def test_the_hash_sees_names_and_contents(package):
-    before = cpsrl._compile.sources_hash(package)
+    before = cpsrl._private.compile.sources_hash(package)
     (package / "callee.py").rename(package / "other.py")
-    renamed = cpsrl._compile.sources_hash(package)
+    renamed = cpsrl._private.compile.sources_hash(package)
     (package / "other.py").write_text(CALLEE.format(price=3.0))
-    assert len({before, renamed, cpsrl._compile.sources_hash(package)}) == 3
+    assert len({before, renamed, cpsrl._private.compile.sources_hash(package)}) == 3
 
 
 def test_a_cache_that_cannot_be_written_is_said_and_done_without(package):
@@ -104,13 +106,13 @@ def test_threads_that_compile_at_once_keep_their_folders_apart():
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
-            made = list(pool.map(cpsrl._compile.leaf, [one, other] * 300))
+            made = list(pool.map(cpsrl._private.compile.leaf, [one, other] * 300))
     finally:
         sys.setswitchinterval(interval)
     assert before == numba.config.CACHE_DIR
     for compiled in made:
         folder = Path(compiled._cache.cache_path).parent
-        assert folder == cpsrl._compile._folder(compiled.py_func)
+        assert folder == cpsrl._private.compile._folder(compiled.py_func)
 
 
 FINGERPRINTED = """
@@ -141,7 +143,7 @@ def digest(monkeypatch, sources):
         module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)
         exec(source, module.__dict__)
-    return cpsrl._compile._digest(module.outer)
+    return cpsrl._private.compile._digest(module.outer)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +250,10 @@ from typing import ClassVar
 import numpy as np
 import limits
 from cpsrl import Belief, Rule
-from cpsrl._compile import inlined, leaf
+from cpsrl._private.compile import inlined, leaf
 from cpsrl.beliefs import Inside, LiveBelief
 from cpsrl.objectives import Objective
-from cpsrl.variates import uniform
+from cpsrl._private.variates import uniform
 from shapes import shape
 
 @dataclass(frozen=True)
@@ -299,13 +301,13 @@ class Counting(Belief):
         return Live(problem.n_states * problem.n_actions)
 """
 LIMITS = """
-from cpsrl._compile import inlined
+from cpsrl._private.compile import inlined
 @inlined
 def patience(visits, most={most}):
     return min(visits, most)
 """
 SHAPES = """
-from cpsrl._compile import inlined
+from cpsrl._private.compile import inlined
 SCALE = {scale}
 @inlined
 def shape(total):
@@ -314,7 +316,7 @@ def shape(total):
 OWN = """
 import hashlib, json
 import cpsrl
-from cpsrl.simulation import tabular
+from cpsrl.simulation import compiled
 from mine import Counting, Greedy, Own
 river = cpsrl.environment("riverswim")
 for spec in (
@@ -322,7 +324,7 @@ for spec in (
     cpsrl.PSRL(cpsrl.FixedLength(7), Greedy(), Counting()),
 ):
     runs = cpsrl.simulate(spec, river, 200, 1, trajectory=True)
-    stats = tabular.kernel_of(cpsrl.start(spec, river)).stats
+    stats = compiled.kernel_of(cpsrl.start(spec, river), False).stats
     print(json.dumps([
         hashlib.sha256(runs.trajectory[0]["actions"].tobytes()).hexdigest(),
         sum(stats.cache_hits.values()),
@@ -332,7 +334,7 @@ for spec in (
 
 
 def test_a_changed_rule_or_belief_is_recompiled_and_an_unchanged_one_is_not(tmp_path):
-    kept = cpsrl._compile.KERNEL_CACHE
+    kept = cpsrl._private.compile.KERNEL_CACHE
     shutil.copytree(kept, tmp_path / "cache" / kept.name)  # so that the package's own are there
     (tmp_path / "mine.py").write_text(MINE)
     environment = {
@@ -366,14 +368,14 @@ def test_a_changed_rule_or_belief_is_recompiled_and_an_unchanged_one_is_not(tmp_
 COMPILED = """
 import sys
 import numpy as np
-import cpsrl._compile as module
+import cpsrl._private.compile as module
 module.SAID_AFTER = 0.0
 from slow import first, second
 print(first(np.arange(5.0)), second(np.arange(5.0)))
 """
 SLOW = """
 import numpy as np
-from cpsrl._compile import jit
+from cpsrl._private.compile import jit
 
 @jit
 def first(x):
@@ -421,7 +423,7 @@ def run_slow(folder, program):
 def test_that_something_is_compiled_is_said_once_and_not_when_it_is_kept(tmp_path):
     cold, warm = run_slow(tmp_path, COMPILED), run_slow(tmp_path, COMPILED)
     assert cold.stdout == warm.stdout == "2.0 4.0\n"
-    assert cold.stderr == f"cpsrl: {cpsrl._compile.MESSAGE}\n"
+    assert cold.stderr == f"cpsrl: {cpsrl._private.compile.MESSAGE}\n"
     assert warm.stderr == ""
 
 
@@ -430,3 +432,10 @@ def test_what_is_interrupted_while_it_is_compiled_works_afterwards(tmp_path):
     program = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
     done = run_slow(tmp_path, program + INTERRUPTED)
     assert done.stdout == "4.0 True\n", done.stderr
+
+
+def test_two_choices_of_parts_never_share_a_kernel():
+    """Also where both plan with functions that one of them has met before, in the belief."""
+    digest = cpsrl._private.compile._digest
+    choices = [[("f", sample), ("plan", plan)] for plan in (plan_average, plan_discounted)]
+    assert digest(choices[0]) != digest(choices[1])

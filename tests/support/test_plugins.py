@@ -8,12 +8,12 @@ import textwrap
 import pytest
 
 import cpsrl
-from cpsrl import plugins
+from cpsrl.agents.registration import KINDS
 from cpsrl.environments import ENVIRONMENTS
 from cpsrl.experiments import Experiment, load, open_results, run_experiment
 from cpsrl.experiments.provenance import provenance
-from cpsrl.registration import KINDS
-from cpsrl.registry import Registry
+from cpsrl.support import plugins
+from cpsrl.support.registry import Registry
 
 LAMP = '''
 import cpsrl
@@ -155,6 +155,21 @@ def test_the_command_shows_them_and_another_machine_says_what_is_missing(install
     message = r"unknown environment 'plugged-lamp'.*computed with lampworks 1\.5, ruleworks 2\.0,"
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "r")
+
+
+def test_an_agent_with_a_part_from_a_package_goes_on_in_a_process_that_imported_nothing(
+    installed, tmp_path
+):
+    save = (
+        "import sys, cpsrl, ruleworks\n"
+        "agent = cpsrl.start(cpsrl.PSRL(ruleworks.Weekly(), cpsrl.Average()), cpsrl.Sizes(2, 2))\n"
+        "agent.save(sys.argv[1])"
+    )
+    resume = "import sys, cpsrl; print(cpsrl.resume(sys.argv[1]).spec.rule)"
+    for code in (save, resume):
+        done = program(installed, "-c", code, str(tmp_path / "agent"))
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "Weekly()\n"
 
 
 def test_gymnasium_has_them_too(installed):

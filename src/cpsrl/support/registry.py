@@ -2,16 +2,16 @@
 
 A registry maps a name to a factory (a class or a function). An unknown name or option is an error
 that gives the nearest right one. A name that is not there is looked for in the plugins that are
-installed (see `cpsrl.plugins`) before it is called unknown.
+installed (see `cpsrl.support.plugins`) before it is called unknown.
 """
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from cpsrl.plugins import load_plugins, package_being_loaded, package_of
+from cpsrl.support.plugins import load_plugins, package_being_loaded, package_of
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -32,21 +32,40 @@ def unknown(kind: str, word: str, words: Iterable[str], place: str = "") -> Valu
     return ValueError(f"unknown {kind} {word!r}{where}{hint} (known: {', '.join(words) or 'none'})")
 
 
+def with_options(
+    function: Callable[..., T], parameters: Iterable[inspect.Parameter], doc: str
+) -> Callable[..., T]:
+    """Return `function` as one that takes these parameters by name, with a docstring."""
+    taken = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
+    function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    function.__doc__ = doc
+    return function
+
+
 class Registry(Generic[T]):
     """Factories of one kind of thing, by name.
 
     Args:
         kind: what they make, in a word.
-        base: the class of what they make, or None if it may be anything.
+        base: the class of what they make, or several; None if it may be anything.
         also: modules that enter some, imported when a name is looked up that is not there.
+        prefixes: how names that nobody enters begin, and what finds the factory of one.
     """
 
-    def __init__(self, kind: str, base: type | None = None, also: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        base: Any = None,
+        also: Iterable[str] = (),
+        prefixes: Mapping[str, Callable[[str], Callable[..., T]]] | None = None,
+    ) -> None:
         self.kind = kind
         self.base = base
+        self._of = base[0] if isinstance(base, tuple) else base
         self._factories: dict[str, Callable[..., T]] = {}
-        self._also = list(also)
+        self._also, self._prefixes = tuple(also), dict(prefixes or {})
         self._packages: dict[str, str] = {}
+        REGISTRIES.setdefault(kind, []).append(self)
 
     def __repr__(self) -> str:
         return f"Registry({self.kind}: {', '.join(self._factories)})"
@@ -71,10 +90,6 @@ class Registry(Generic[T]):
 
         return enter
 
-    def _complete(self) -> None:
-        while self._also:
-            import_module(self._also.pop())
-
     def _check(self, name: str, factory: Any) -> None:
         base = self.base
         if isinstance(factory, type):
@@ -84,24 +99,34 @@ class Registry(Generic[T]):
             fits = callable(factory) and not (base and isinstance(factory, base))
             found = f"the object {factory!r}"
         if not fits:
-            wanted = f"a class derived from {base.__name__} or " if base else "a class or "
+            wanted = f"a class derived from {self._of.__name__} or " if base else "a class or "
             raise ValueError(
                 f"{self.kind} {name!r} must be {wanted}a function that returns one, not {found}"
             )
 
     def names(self) -> list[str]:
         """Return the names in the order in which they were entered."""
-        self._complete()
+        for module in self._also:
+            import_module(module)
         return list(self._factories)
 
+    def name_of(self, factory: object) -> str | None:
+        """Return the name that a factory was entered under, or None."""
+        return next((name for name in self.names() if self._factories[name] is factory), None)
+
+    def _prefix(self, name: object) -> str | None:
+        return next((one for one in self._prefixes if str(name).startswith(one)), None)
+
     def __contains__(self, name: object) -> bool:
-        if name not in self._factories and isinstance(name, str):
-            self._complete()
-            if name not in self._factories:
-                load_plugins()
+        if self._prefix(name):
+            return True
+        if isinstance(name, str) and name not in self._factories and name not in self.names():
+            load_plugins()
         return name in self._factories
 
     def __getitem__(self, name: str) -> Callable[..., T]:
+        if prefix := self._prefix(name):
+            return self._prefixes[prefix](name)
         if name not in self:
             raise unknown(self.kind, name, self._factories)
         return self._factories[name]
@@ -123,7 +148,7 @@ class Registry(Generic[T]):
         made = factory(**options)
         if self.base is not None and not isinstance(made, self.base):
             raise ValueError(
-                f"{self.kind} {name!r} must be of {self.base.__name__}, and its function returned "
+                f"{self.kind} {name!r} must be of {self._of.__name__}, and its function returned "
                 f"{made!r}"
             )
         return made
@@ -136,6 +161,10 @@ class Registry(Generic[T]):
         """Return the installed package that `name` comes from; empty for a user's own."""
         factory = self[name]
         return self._packages.get(name) or package_of(getattr(factory, "__module__", ""))
+
+
+REGISTRIES: dict[str, list[Registry[Any]]] = {}
+"""All registries, by the kind of what they make; each enters itself."""
 
 
 def _defined_again(before: Any, now: Any) -> bool:

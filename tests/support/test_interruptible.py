@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from cpsrl.waiting import Abandoned, Threads, elsewhere
+from cpsrl.support.interruptible import Abandoned, Threads, in_thread, once_a_process
 
 HANGS = 60
 """Seconds after which something hangs; no test is about the time it takes."""
@@ -19,16 +19,16 @@ HANGS = 60
 LONG = """
 import os, signal, sys, threading, time
 from types import SimpleNamespace
-from cpsrl import waiting
-waiting.QUIET_SECONDS = 0.0
+from cpsrl.support import interruptible
+interruptible.QUIET_SECONDS = 0.0
 model, ended = SimpleNamespace(n_states=1000), []
 
-@waiting.interruptible("planning")
+@interruptible.interruptible("planning")
 def plan(mdp, seconds):
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
-            waiting.stage("policy 3")
+            interruptible.stage("policy 3")
             time.sleep(0.01)
     finally:
         ended.append(seconds)
@@ -101,9 +101,9 @@ def test_a_terminal_is_told_what_takes_long_and_a_file_is_not(terminal):
 
 
 def test_errors_and_results_come_back():
-    assert elsewhere(lambda: 3, lambda: None) == 3
+    assert in_thread(lambda: 3, lambda: None) == 3
     with pytest.raises(ZeroDivisionError):
-        elsewhere(lambda: 1 // 0, lambda: None)
+        in_thread(lambda: 1 // 0, lambda: None)
 
 
 def test_what_is_not_begun_is_cancelled_when_threads_are_closed():
@@ -145,7 +145,7 @@ agent = cpsrl.TSDE(belief=Believed())
 EXPERIMENT = """
 import dataclasses, sys, tempfile, cpsrl
 from cpsrl.experiments import find_experiment
-from cpsrl.experiments.progress import Progress
+from cpsrl.support.progress import Progress
 
 class Told(Progress):
     def advance(self, part, amount):
@@ -197,3 +197,18 @@ def test_a_call_that_is_begun_while_the_others_are_cancelled_is_not_waited_for()
     closing.start()
     closing.join(HANGS)
     assert not closing.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_forked_child_has_threads_of_its_own():
+    threads = once_a_process(lambda: Threads(1))
+    assert threads() is threads()
+    assert threads().submit(abs, -1).result() == 1
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(threads().submit(abs, -2).result(HANGS) != 2)
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0

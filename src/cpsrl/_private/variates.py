@@ -19,38 +19,53 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 from numba.np.random import distributions
 from numpy.typing import NDArray
 
-from cpsrl._compile import inlined
+from cpsrl._private.compile import inlined
 
 Words = NDArray[np.uint64]
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 UNIT = 1.0 / 2**53
+ZERO, ONE, TWO, THREE = map(np.uint64, range(4))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def next_uint64(typing: Any, words: Any) -> Any:
-    """Step a stream and return its next 64 bits."""
+def pcg64_step(typing: Any, low: Any, high: Any, more: Any, most: Any) -> Any:
+    """Return the halves of the next state, the lower first, and the output of the step.
+
+    `low` and `high` are the halves of the state, `more` and `most` those of the increment.
+    """
+    three = numba.types.UniTuple(numba.types.uint64, 3)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = make_array(signature.args[0])(context, builder, arguments[0])
         wide, word = ir.IntType(128), ir.IntType(64)
-        place = builder.bitcast(array.data, wide.as_pointer())
-        state, increment = (
-            builder.load(builder.gep(place, [ir.Constant(word, i)]), align=8) for i in (0, 1)
-        )
-        state = builder.add(builder.mul(state, ir.Constant(wide, MULTIPLIER)), increment)
-        builder.store(state, place, align=8)
-        upper = builder.trunc(builder.lshr(state, ir.Constant(wide, 64)), word)
-        mixed = builder.xor(upper, builder.trunc(state, word))
-        turn = builder.lshr(upper, ir.Constant(word, 58))
-        back = builder.and_(builder.neg(turn), ir.Constant(word, 63))
-        return builder.or_(builder.lshr(mixed, turn), builder.shl(mixed, back))
+        half = ir.Constant(wide, 64)
 
-    return numba.types.uint64(words), generate
+        def whole(lower: Any, upper: Any) -> Any:
+            return builder.or_(
+                builder.zext(lower, wide), builder.shl(builder.zext(upper, wide), half)
+            )
+
+        product = builder.mul(whole(*arguments[:2]), ir.Constant(wide, MULTIPLIER))
+        state = builder.add(product, whole(*arguments[2:]))
+        lower, upper = builder.trunc(state, word), builder.trunc(builder.lshr(state, half), word)
+        mixed, turn = builder.xor(upper, lower), builder.lshr(upper, ir.Constant(word, 58))
+        back = builder.and_(builder.neg(turn), ir.Constant(word, 63))
+        output = builder.or_(builder.lshr(mixed, turn), builder.shl(mixed, back))
+        return context.make_tuple(builder, three, [lower, upper, output])
+
+    return three(low, high, more, most), generate
+
+
+@inlined
+def next_uint64(words: Words) -> int:
+    """Step a stream and return its next 64 bits."""
+    low, high, output = pcg64_step(words[ZERO], words[ONE], words[TWO], words[THREE])
+    words[ZERO] = low
+    words[ONE] = high
+    return output
 
 
 @inlined

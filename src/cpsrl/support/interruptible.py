@@ -1,18 +1,16 @@
-"""Long calls: made in threads of their own, so that Ctrl-C is heeded and a terminal is told.
+"""Long calls, made in threads of their own: Ctrl-C interrupts them, a terminal shows progress.
 
-A kernel or a factorisation cannot be interrupted, and Python hears of Ctrl-C only between two steps
-of its main thread. So what can take long is done in another thread, while the main one waits. All
-these threads are daemons: a program that is interrupted leaves at once (`_leave`). One that goes on
-(a notebook) has its next long call wait until the thread that was left behind has noticed, so that
+A kernel or a factorisation cannot be interrupted, and Python handles Ctrl-C only between two
+bytecodes of its main thread. So long work is done in another thread, while the main one waits. All
+these threads are daemons: a program that is interrupted ends at once (`_leave`). In one that goes
+on (a notebook) the next long call waits until the thread that was left behind has stopped, so that
 two never work on the same arrays.
 """
 
 import atexit
 import contextvars
-import ctypes
 import functools
 import os
-import signal
 import sys
 import threading
 import time
@@ -22,12 +20,14 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
+from cpsrl._private.interrupts import end_process, raise_in
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 POLL_SECONDS = 0.1
 QUIET_SECONDS = 2.0
-"""A terminal is told of a call that takes longer than this."""
+"""A terminal shows a call that takes longer than this."""
 SMALL = 128
 """Calls for models of at most so many states are short."""
 ERASE = "\r\x1b[K"
@@ -57,19 +57,18 @@ class _Job(threading.Thread):
             self.error = error
 
     def abandon(self) -> None:
-        """Have the thread stop between two steps of its Python code, some time soon."""
+        """Make the thread stop soon, between two bytecodes."""
         _left_behind.append(self)
-        raised = ctypes.py_object(Abandoned)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), raised)
+        raise_in(self, Abandoned)
 
 
-def elsewhere(call: Callable[[], T], waiting: Callable[[], None], abandon: bool = True) -> T:
+def in_thread(call: Callable[[], T], waiting: Callable[[], None], abandon: bool = True) -> T:
     """Return `call()`, made in a thread of its own; `waiting` is called again and again meanwhile.
 
     Args:
         call: what to do.
         waiting: is called every tenth of a second.
-        abandon: whether an interrupted call stops; otherwise it goes on, unheeded, to its end.
+        abandon: whether an interrupted call stops; if not, it runs to its end unused.
     """
     job = _Job(call)
     job.start()
@@ -105,7 +104,7 @@ def interruptible(what: str) -> Callable[[F], F]:
                     _left_behind[-1].join(POLL_SECONDS)
                     if not _left_behind[-1].is_alive():
                         _left_behind.pop()
-                return elsewhere(lambda: function(*arguments, **named), status.show)
+                return in_thread(lambda: function(*arguments, **named), status.show)
 
         return cast(F, call)
 
@@ -135,10 +134,6 @@ class Status:
                 print(f"{ERASE}cpsrl: {words}", end="", file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Remove the line."""
         if self._shown:
             print(ERASE, end="", file=sys.stderr, flush=True)
 
@@ -146,6 +141,17 @@ class Status:
 def stage(words: str) -> None:
     """Say how far the long call under way has come, such as 'policy 3'."""
     Status.stage = words
+
+
+def once_a_process(make: Callable[[], T]) -> Callable[[], T]:
+    """Return `make` as a function that makes threads once, and again in a forked child.
+
+    A child has none of its parent's threads: what they were given there would never be done.
+    """
+    made = functools.cache(make)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=made.cache_clear)
+    return made
 
 
 class Threads:
@@ -192,16 +198,11 @@ def _leave() -> None:
     unheard = getattr(sys, "last_type", None) is KeyboardInterrupt
     busy = any(thread.name == NAME for thread in threading.enumerate())
     if busy and (unheard or _exit_code is not None):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if _exit_code is not None:
-            os._exit(_exit_code)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        end_process(_exit_code)
 
 
 def interrupted(exit_code: int) -> int:
-    """Return the exit code of a program that has heeded an interruption and is about to end."""
+    """Return the exit code of a program that was interrupted and is about to end."""
     global _exit_code
     _exit_code = exit_code
     return exit_code

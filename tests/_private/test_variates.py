@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cpsrl._compile import jit
-from cpsrl.seeding import lent
-from cpsrl.variates import standard_exponential, standard_gamma, standard_normal, uniform
+from cpsrl._private.compile import jit
+from cpsrl._private.variates import standard_exponential, standard_gamma, standard_normal, uniform
+from cpsrl.seeding import words_of
 
 N = 40_000
 """Enough for the rare turns of the ziggurats, a few in ten thousand draws."""
@@ -39,7 +39,7 @@ def gammas(words, shape, out):
 def check(draw, expected, seed):
     """Draw with the words of one generator and with another one, and compare both and the rest."""
     mine, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-    with lent(mine) as words:
+    with words_of(mine) as words:
         found = draw(words)
     assert np.array_equal(found, expected(theirs))
     assert mine.bit_generator.state == theirs.bit_generator.state
@@ -100,6 +100,6 @@ def test_one_stream_for_all_of_them_in_turn():
 def test_only_a_pcg64_can_be_lent():
     with (
         pytest.raises(ValueError, match="must be a PCG64"),
-        lent(np.random.Generator(np.random.MT19937(0))),
+        words_of(np.random.Generator(np.random.MT19937(0))),
     ):
         pass

@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EISDIR
+from errno import EINVAL, EISDIR
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +21,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that becomes `path` when the block ends, and leaves no trace if it fails."""
     if path.is_dir():
         raise IsADirectoryError(EISDIR, f"cannot write {path}: it is a folder")
+    if path.exists() and not path.is_file():
+        raise OSError(EINVAL, f"cannot write {path}: it is a pipe or a device")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:

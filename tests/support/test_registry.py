@@ -1,6 +1,6 @@
 import pytest
 
-from cpsrl.registry import Registry, nearest
+from cpsrl.support.registry import Registry, nearest
 
 
 @pytest.fixture

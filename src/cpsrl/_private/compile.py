@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -24,17 +25,24 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError
+from numba.core.types import Boolean, Integer
 
-from cpsrl.waiting import elsewhere
+from cpsrl.support.interruptible import in_thread
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 OURS = (f"{__name__.partition('.')[0]}.", "numba.", "numpy.")
 LIBRARIES = ("math", "numba", "numpy")
 """Modules whose functions stay as they are."""
-WITHOUT_KERNELS = ("cli", "experiments", "gym", "live", "pages", "reports", "watching")
+PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.ndarray)
+WITHOUT_KERNELS = ("cli", "experiments", "gym", "live", "documents", "reports", "watching")
 MESSAGE = "compiling, once for this version: 5 to 30 s for every new kind of agent or problem ..."
 SAID_AFTER = 1.0
+ALLOCATES: dict[str, bool] = {}
+LEAF = {"_nrt": False}
+INLINED = LEAF | {"forceinline": True}
+"""How `jit`, `leaf` and `inlined` compile."""
 _said, _saying = threading.Event(), threading.Lock()
 _folder_lock = threading.Lock()
 """Numba takes the folder from a setting of the whole process."""
@@ -58,22 +66,22 @@ def cache_root() -> Path:
 
 
 def kernel_cache() -> Path:
-    """Return the directory of this version's kernels; a passing one if that can't be written."""
-    path = cache_root() / f"kernels-{sources_hash(Path(__file__).parent)}"
+    """Return the directory of this version's kernels; a temporary one if that can't be written."""
+    path = cache_root() / f"kernels-{sources_hash(Path(__file__).parents[1])}"
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
-        passing = tempfile.TemporaryDirectory(prefix="cpsrl-")
-        atexit.register(passing.cleanup)
+        temporary = tempfile.TemporaryDirectory(prefix="cpsrl-")
+        atexit.register(temporary.cleanup)
         print(
             f"cpsrl: cannot write to {path} ({error.strerror}): kernels are compiled anew by every "
             "process; set CPSRL_CACHE_DIR to a directory that can be written",
             file=sys.stderr,
             flush=True,
         )
-        return Path(passing.name)
+        return Path(temporary.name)
 
 
 KERNEL_CACHE = kernel_cache()
@@ -106,7 +114,7 @@ def leaf(function: F) -> F:
     Numba's counts are atomic, about 5 ns each, and it can't prune those around a division that may
     raise: they were half the time of a step. What a leaf calls must be a leaf, too.
     """
-    return _compiled(function, _folder(function), _nrt=False)
+    return _compiled(function, _folder(function), **LEAF)
 
 
 def inlined(function: F, **options: Any) -> F:
@@ -116,11 +124,23 @@ def inlined(function: F, **options: Any) -> F:
     descriptions, which takes longer than what these functions do. There, indices are made unsigned
     where they are used: of a signed one compiled code asks whether it counts from the end.
     """
-    return _compiled(function, _folder(function), _nrt=False, forceinline=True, **options)
+    return _compiled(function, _folder(function), **INLINED, **options)
 
 
-def specialised(template: F, **parts: Any) -> F:
-    """Return the leaf that `template` is with its global names `parts` bound to these values.
+@cache
+def predicate(function: Any, signature: str) -> Any:
+    """Return a function of yes or no compiled as by `inlined`, or None if that can't be done."""
+    try:
+        compiled: Any = inlined(getattr(function, "py_func", function), boundscheck=True)
+        compiled.compile(signature)
+    except NumbaError:
+        return None
+    answer = compiled.nopython_signatures[0].return_type
+    return compiled if isinstance(answer, Boolean | Integer) else None  # or it may be None at times
+
+
+def specialised(template: F, how: dict[str, bool] = LEAF, **parts: Any) -> F:
+    """Return what `template` is with its global names `parts` bound to these values, compiled.
 
     This is how a loop takes a belief or a rule as a part. A function that is handed over as an
     argument, or closed over, is never found in Numba's disk cache again; a global is, but without a
@@ -140,7 +160,7 @@ def specialised(template: F, **parts: Any) -> F:
         module = getattr(getattr(part, "py_func", None), "__module__", __name__)
         if module not in sys.modules:
             bound.__module__ = module
-    return _compiled(bound, KERNEL_CACHE / digest, _nrt=False)
+    return _compiled(bound, KERNEL_CACHE / digest, **how)
 
 
 def _folder(function: Callable[..., Any]) -> Path:
@@ -150,65 +170,72 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 
 def _digest(value: Any) -> str:
-    digest = hashlib.sha256()
-    _fingerprint(value, digest.update, set())
-    return digest.hexdigest()[:16]
+    fingerprint = _Fingerprint()
+    fingerprint.enter(value)
+    return fingerprint.digest.hexdigest()[:16]
 
 
-def _fingerprint(value: Any, update: Callable[[bytes], None], seen: set[int]) -> None:
-    """Feed `update` with all that compiled code made of `value` depends on."""
-    function = getattr(value, "py_func", value)
-    if isinstance(value, list | tuple):
-        for item in value:
-            _fingerprint(item, update, seen)
-        return
-    if not isinstance(function, FunctionType):
-        update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
-        return
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        _fingerprint_global(default, update, seen)
-    if function.__module__ and not function.__module__.startswith(OURS):
-        source = Path(function.__code__.co_filename)
-        update(source.read_bytes() if source.is_file() else b"")
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        update(code.co_code + repr(code.co_names + code.co_varnames).encode())
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                codes.append(constant)
-            else:
-                update(repr(constant).encode())
-        for name in code.co_names:
-            if name in function.__globals__:
-                _fingerprint_global(function.__globals__[name], update, seen, code.co_names)
-    for cell in function.__closure__ or ():
-        _fingerprint(cell.cell_contents, update, seen)
+class _Fingerprint:
+    """A hash of all that compiled code made of a value depends on.
 
+    What is met again is entered by its number, because which of two functions stands in a place
+    matters even where both were met before.
+    """
 
-def _fingerprint_global(
-    value: Any, update: Callable[[bytes], None], seen: set[int], names: tuple[str, ...] = ()
-) -> None:
-    """As `_fingerprint`, for functions and plain values, and for `names` in a user's module."""
-    plain = (bool, int, float, str, bytes, tuple, np.generic, np.ndarray)
-    if isinstance(value, FunctionType) or hasattr(value, "py_func") or isinstance(value, plain):
-        _fingerprint(value, update, seen)
-    elif (
-        isinstance(value, ModuleType) and value.__name__ not in LIBRARIES and id(value) not in seen
-    ):
-        for name in names:
-            _fingerprint_global(getattr(value, name, None), update, seen | {id(value)}, names)
+    def __init__(self) -> None:
+        self.digest, self._seen = hashlib.sha256(), dict[Any, int]()
+
+    def _met(self, key: Any) -> bool:
+        """Enter the number of `key`; return whether it was met before."""
+        before = key in self._seen
+        self.digest.update(b"%d;" % self._seen.setdefault(key, len(self._seen)))
+        return before
+
+    def enter(self, value: Any, names: tuple[str, ...] = ()) -> None:
+        """Enter functions and plain values; of a user's module, what has one of the `names`."""
+        function = getattr(value, "py_func", value)
+        if isinstance(function, FunctionType):
+            if not self._met(function):
+                self._enter_function(function)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                self.enter(item)
+        elif isinstance(value, ModuleType):
+            if value.__name__ not in LIBRARIES and not self._met((value, names)):
+                for name in names:
+                    self.enter(getattr(value, name, None), names)
+        elif isinstance(value, PLAIN):
+            self.digest.update(
+                value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            )
+
+    def _enter_function(self, function: FunctionType) -> None:
+        self.enter((function.__defaults__, *(function.__kwdefaults__ or {}).values()))
+        if function.__module__ and not function.__module__.startswith(OURS):
+            source = Path(function.__code__.co_filename)
+            self.digest.update(source.read_bytes() if source.is_file() else b"")
+        codes = [function.__code__]
+        while codes:
+            code = codes.pop()
+            self.digest.update(code.co_code + repr(code.co_names + code.co_varnames).encode())
+            for constant in code.co_consts:
+                if isinstance(constant, CodeType):
+                    codes.append(constant)
+                else:
+                    self.digest.update(repr(constant).encode())
+            for name in code.co_names:
+                if name in function.__globals__:
+                    self.enter(function.__globals__[name], code.co_names)
+        for cell in function.__closure__ or ():
+            self.enter(cell.cell_contents)
 
 
 def _guarded(dispatcher: Any) -> Any:
     """Return a dispatcher that compiles in a thread of its own, where nothing interrupts it.
 
     Ctrl-C in the middle of a compilation would leave the dispatcher, and the callees that it shares
-    with others, without machine code for good. A thread that holds the compiler's lock is compiling
-    already, something that calls this one.
+    with others, without machine code permanently. A thread that holds the compiler's lock already
+    compiles something that calls this one.
     """
     compile_here = dispatcher.compile
 
@@ -223,14 +250,14 @@ def _guarded(dispatcher: Any) -> Any:
                 _say()
 
         with CLOCK:
-            return elsewhere(lambda: compile_here(signature), waiting, abandon=False)
+            return in_thread(lambda: compile_here(signature), waiting, abandon=False)
 
     dispatcher.compile = compile_elsewhere
     return dispatcher
 
 
 def _say() -> None:
-    """Say once on standard error what is going on."""
+    """Print `MESSAGE` on standard error, once."""
     with _saying:
         if not _said.is_set():
             _said.set()

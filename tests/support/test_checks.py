@@ -7,12 +7,15 @@ import pytest
 import scipy.sparse
 
 import cpsrl
-from cpsrl.checks import (
+from cpsrl.support.checks import (
+    WrongTypeError,
     checked_gamma,
     checked_index,
     checked_number,
     checked_positive,
     checked_whole,
+    checked_word,
+    shown,
 )
 
 
@@ -144,3 +147,34 @@ def test_a_seed_may_be_as_large_as_it_likes():
     runs = cpsrl.simulate(cpsrl.TSDE(), river, 20, 1, seed=10**400)
     more = cpsrl.simulate(cpsrl.TSDE(), river, 20, resume=runs.state)
     assert more.times[-1] == 40
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong_type", "wrong_value"),
+    [
+        (lambda x: checked_whole("n", x), 1.5, -1),
+        (lambda x: checked_index("n", x, 4), "2", 4),
+        (lambda x: checked_number("x", x, 0, 1), "0.5", 2.0),
+        (lambda x: checked_positive("x", x), None, 0.0),
+        (lambda x: checked_gamma(x), True, 1.0),
+        (lambda x: checked_word("kind", x, ("rule", "belief")), 3, "bleief"),
+    ],
+)
+def test_a_wrong_type_is_a_type_error_and_a_wrong_value_is_none(check, wrong_type, wrong_value):
+    with pytest.raises(WrongTypeError) as error:
+        check(wrong_type)
+    assert isinstance(error.value, TypeError)
+    assert isinstance(error.value, ValueError)
+    with pytest.raises(ValueError) as error:
+        check(wrong_value)
+    assert not isinstance(error.value, TypeError)
+
+
+def test_of_a_long_value_an_error_has_the_beginning():
+    for value in ("7" * 5_000, ["7"] * 5_000):
+        with pytest.raises(
+            WrongTypeError, match=r"x must be .*, not \W+7.*\.\.\. \([0-9,]+ char"
+        ) as caught:
+            checked_number("x", value)
+        assert len(str(caught.value)) < 400
+    assert shown("7" * 50) == repr("7" * 50)

@@ -8,8 +8,10 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,46 @@ class DamagedError(ValueError):
         self.reason = reason
 
 
+MISREAD = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
+    *(NotImplementedError, RecursionError, TypeError, zipfile.BadZipFile, zlib.error),
+)
+"""What the readers of a tree raise where it is not one that was written for them."""
+
+
+@contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Raise a ValueError that names the file for whatever its content makes the block raise."""
+    try:
+        yield
+    except DamagedError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except MISREAD as error:
+        what = f"{type(error).__name__}: {error}"
+        raise DamagedError(path, f"it does not hold what was written ({what})") from None
+
+
+def checked_file(path: Path) -> Path:
+    """Return `path`, or raise if a folder is there, or a pipe, which would be waited for."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file but a folder, a pipe or a device")
+    return path
+
+
 def sha256(data: Any) -> str:
     """Return the checksum of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
-def pack(states: Sequence[Any]) -> tuple[list[Any], bytes]:
-    """Split trees of scalars and arrays into JSON, and a file of one flat array for every type.
+def canonical(content: Any) -> bytes:
+    """Return plain values as JSON that is the same for equal ones."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _pack(tree: Any) -> tuple[Any, bytes]:
+    """Split a tree of scalars and arrays into JSON, and a file of one flat array for every type.
 
     In the JSON, `{"$array": [type, offset, shape]}` says where an array went.
     """
@@ -53,34 +88,44 @@ def pack(states: Sequence[Any]) -> tuple[list[Any], bytes]:
             return [split(inner) for inner in value]
         return value
 
-    trees, file = [split(state) for state in states], io.BytesIO()
+    plain, file = split(tree), io.BytesIO()
     flat = {kind: np.concatenate(arrays) for kind, arrays in parts.items()}
     np.savez(file, allow_pickle=False, **flat)
-    return trees, file.getvalue()
+    return plain, file.getvalue()
 
 
-def unpack(trees: Sequence[Any], data: bytes) -> tuple[Any, ...]:
-    """Return the trees that `pack` split."""
+def _unpack(plain: Any, data: bytes) -> Any:
+    """Return the tree that `_pack` split; nothing in it is larger than it is in `data`."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        entries = file.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("its arrays are compressed, and they never are")
+    if sum(entry.file_size for entry in entries) > len(data):
+        raise ValueError("its arrays are larger than the file")
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+        arrays = dict(archive)
+    left = {name: array.size for name, array in arrays.items()}
 
     def whole(value: Any) -> Any:
         if isinstance(value, dict):
             if value.keys() == {"$array"}:
                 kind, offset, shape = value["$array"]
                 size = math.prod(shape)
+                left[kind] -= size
+                if size < 0 or left[kind] < 0:
+                    raise ValueError("it asks for more arrays than it has")
                 return arrays[kind][offset : offset + size].reshape(shape).copy()
             return {key: whole(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [whole(inner) for inner in value]
         return value
 
-    return tuple(whole(tree) for tree in trees)
+    return whole(plain)
 
 
 def sealed(tree: Any) -> tuple[str, bytes, str]:
     """Return a tree as JSON, the bytes of its arrays, and the checksum of both."""
-    (plain,), arrays = pack([tree])
+    plain, arrays = _pack(tree)
     text = json.dumps(plain)
     return text, arrays, sha256(text.encode() + b"\0" + arrays)
 
@@ -90,6 +135,6 @@ def unsealed(text: str, arrays: bytes, checksum: str) -> Any:
     if sha256(text.encode() + b"\0" + arrays) != checksum:
         raise ValueError("its checksum is wrong")
     try:
-        return unpack([json.loads(text)], arrays)[0]
-    except (TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        return _unpack(json.loads(text), arrays)
+    except (OSError, *MISREAD) as error:
         raise ValueError(f"it does not hold what was written ({error})") from None

@@ -1,0 +1,1 @@
+"""What all parts of the package use: registries, checks, stored trees, files, interruption."""
