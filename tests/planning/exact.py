@@ -5,6 +5,7 @@ states that can't be told apart, so that their optimal gains and values are thos
 """
 
 import itertools
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -171,3 +172,100 @@ def blown_up(P, r, copies, dense, rng):
     target = first[columns] + (s - first[state[s]] + rng.integers(n)) % np.asarray(copies)[columns]
     data = P[state[s], a, columns]
     return scipy.sparse.csr_array((data, (rows, target)), shape=(n * A, n)), r[state]
+
+
+def sparse_gain_and_bias(rows, r, deadline=np.inf):
+    """Return the gain, and the bias with P* h = 0, of a chain of dictionaries of fractions.
+
+    States are censored one by one, those with the fewest ways first.
+    """
+    n = len(rows)
+    left = [{j: p for j, p in row.items() if j != i and p} for i, row in enumerate(rows)]
+    before = [set() for _ in range(n)]
+    for i, row in enumerate(left):
+        for j in row:
+            before[j].add(i)
+    steps, alive = [], set(range(n))
+    while open_states := [s for s in alive if left[s]]:
+        if time.process_time() > deadline:
+            raise TimeoutError
+        s = min(open_states, key=lambda s: len(left[s]) * len(before[s]))
+        pivot = sum(left[s].values())
+        ahead, into = {j: p / pivot for j, p in left[s].items()}, {}
+        for j in ahead:
+            before[j].discard(s)
+        for i in before[s]:
+            into[i] = left[i].pop(s)
+            for j, p in ahead.items():
+                if j != i:
+                    left[i][j] = left[i].get(j, 0) + into[i] * p
+                    before[j].add(i)
+        alive.discard(s)
+        steps.append((s, pivot, ahead, into))
+
+    def forward(b):
+        b = list(b)
+        for s, pivot, _, into in steps:
+            b[s] /= pivot
+            for i, p in into.items():
+                b[i] += p * b[s]
+        return b
+
+    def average(b):
+        total = forward(b)
+        for s in alive:
+            total[s] /= length[s]
+        for s, _, ahead, _ in reversed(steps):
+            total[s] = sum(p * total[j] for j, p in ahead.items())
+        return total
+
+    length = forward([Fraction(1)] * n)
+    gain = average(r)
+    bias = forward([x - g for x, g in zip(r, gain, strict=True)])
+    for s in alive:
+        bias[s] = Fraction(0)
+    for s, _, ahead, _ in reversed(steps):
+        bias[s] += sum(p * bias[j] for j, p in ahead.items())
+    return gain, [h - level for h, level in zip(bias, average(bias), strict=True)]
+
+
+def policies_gain(matrix, rewards, policy, seconds):
+    """Return the gain of `policy` and the optimal gain, by policy iteration from there.
+
+    `matrix` is `(S*A, S)`, sparse, and its rows are divided by their sums. None after `seconds` of
+    processor time: fractions may get long.
+    """
+    deadline = time.process_time() + seconds
+    S, A = rewards.shape
+    rows = []
+    for row in range(S * A):
+        places = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        found = {int(j): Fraction(float(p)) for j, p in zip(
+            matrix.indices[places], matrix.data[places], strict=True)}  # fmt: skip
+        total = sum(found.values())
+        rows.append({j: p / total for j, p in found.items()})
+    r = [[Fraction(float(x)) for x in state] for state in rewards]
+    policy, first = [int(a) for a in policy], None
+    for _ in range(200):
+        chain = [rows[s * A + policy[s]] for s in range(S)]
+        try:
+            gain, bias = sparse_gain_and_bias(chain, [r[s][policy[s]] for s in range(S)], deadline)
+        except TimeoutError:
+            break
+        first = first or gain
+        following = list(policy)
+        for s in range(S):
+            worth = [
+                (
+                    sum(p * (gain[j] - gain[s]) for j, p in rows[s * A + a].items()),
+                    r[s][a] + sum(p * (bias[j] - bias[s]) for j, p in rows[s * A + a].items()),
+                )
+                for a in range(A)
+            ]
+            best = max(range(A), key=worth.__getitem__)
+            if worth[best] > worth[policy[s]]:
+                following[s] = best
+        if following == policy:
+            return first, gain
+        policy = following
+    return None

@@ -119,7 +119,7 @@ def test_only_available_actions_are_planned_with_in_large_sparse_models():
         mdp = cpsrl.TabularMDP(
             scipy.sparse.csr_array(P.reshape(-1, n_states)), r, available=available
         )
-        assert mdp.is_thin
+        assert mdp.prefers_sparse
         for bias_optimal in (False, True):
             average = cpsrl.solve_average(mdp, bias_optimal=bias_optimal)
             np.testing.assert_allclose(average.gain, gain, atol=1e-8)

@@ -24,6 +24,8 @@ ON_A_MODEL = {
     "gain_and_bias": (POLICY,),
     "policy_chain": (POLICY,),
     "stationary_distribution": (POLICY,),
+    "bellman_operator": (np.zeros(6), 0.9),
+    "greedy_policy": (np.zeros(6), 0.9),
 }
 
 
@@ -36,9 +38,9 @@ def test_every_function_of_a_model_is_here():
 def test_a_world_that_changes_is_no_single_model(name):
     changing = cpsrl.environment("changing")
     function = getattr(planning, name)
-    with pytest.raises(ValueError, match=r"a world that changes.*mdp\.moments\[0\]"):
+    with pytest.raises(ValueError, match=r"changes; plan.*world\.models\[0\]"):
         function(changing, *ON_A_MODEL[name])
-    function(changing.moments[0], *ON_A_MODEL[name])
+    function(changing.models[0], *ON_A_MODEL[name])
 
 
 @pytest.mark.parametrize("name", ON_A_MODEL)

@@ -37,7 +37,7 @@ def audited(index):
             wrong.append(f"{what}: off by {off} > {solution.error}")
         if solution.reached and off > tol:
             wrong.append(f"{what}: reached {tol}, off by {off}")
-        tight = 1000 * (off + mdp.n_states * EPS * size)
+        tight = 1000 * (off + mdp.n_states * EPS * size) + 1e-300
         if well and solution.error > max(tight, loosest):
             wrong.append(f"{what}: loose, {solution.error} for {off}, {size}")
 

@@ -37,7 +37,7 @@ def islands(coupling, n_islands=3, size=50, n_actions=3, seed=0):
 
 def twins():
     """Every action twice, with the same bits."""
-    mdp = cpsrl.environment("random", n_states=120, n_actions=3, successors=4, seed=5)
+    mdp = cpsrl.environment("random", n_states=150, n_actions=3, successors=4, seed=5)
     return sparse(np.repeat(mdp.dense, 2, axis=1), np.repeat(mdp.rewards, 2, axis=1))
 
 
@@ -61,7 +61,7 @@ HARD = {
     "multichain": lambda: islands(0.0),
     "nearly decomposable": lambda: islands(1e-7),
     "twins": twins,
-    "dense": lambda: cpsrl.environment("random", n_states=120, n_actions=4, concentration=120.0),
+    "dense": lambda: cpsrl.environment("random", n_states=150, n_actions=4, concentration=150.0),
 }
 hard = pytest.mark.parametrize("model", HARD)
 
@@ -101,7 +101,7 @@ def test_a_solution_says_how_it_was_found():
     found = cpsrl.solve_discounted(slow, 0.99)
     assert found.method == "modified policy iteration, BiCGSTAB"
     assert cpsrl.solve_average(slow).method == "modified policy iteration, BiCGSTAB"
-    assert cpsrl.solve_average(islands(0.0)).method == "policy iteration, factored chains"
+    assert cpsrl.solve_average(islands(0.0)).method == "policy iteration, condensed chains"
     assert f"sweeps={found.sweeps}" in repr(found)
 
 
@@ -242,7 +242,7 @@ def test_the_krylov_method_does_not_ask_how_large_rewards_are(scale):
 
 
 def test_an_average_over_tolerance_only_by_its_coarse_bound_is_certified_by_the_sharp_one():
-    rng, S, leave = np.random.default_rng(0), 101, 2.0**-24
+    rng, S, leave = np.random.default_rng(0), 129, 2.0**-24
     P = np.zeros((S, 1, S))
     P[np.arange(S), 0, np.arange(S)] = 1 - 3 * leave
     for _ in range(3):

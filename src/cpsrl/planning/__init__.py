@@ -1,6 +1,7 @@
 """Exact planning: discounted and average reward, chains, structure, and whether gamma suffices."""
 
 from cpsrl.planning.average import AverageSolution, solve_average
+from cpsrl.planning.bellman import bellman_operator, greedy_policy
 from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
 from cpsrl.planning.evaluation import (
     discounted_value,
@@ -31,10 +32,12 @@ __all__ = [
     "DiscountedSolution",
     "PlanningGap",
     "SufficientGamma",
+    "bellman_operator",
     "classify",
     "diameter",
     "discounted_value",
     "gain_and_bias",
+    "greedy_policy",
     "is_unichain",
     "planning_gap",
     "policy_chain",

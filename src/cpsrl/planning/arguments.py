@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from cpsrl.checks import checked_gamma, checked_number, checked_whole, shown
-from cpsrl.mdp import TabularMDP
-from cpsrl.types import Floats, Ints
+from cpsrl.mdp import ChangingWorld, TabularMDP
+from cpsrl.support.checks import WrongTypeError, checked_gamma, checked_number, checked_whole, shown
+from cpsrl.support.types import Floats, Ints
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,18 +25,20 @@ FINEST = 1e-15
 
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` with those of its arguments checked whose names CHECKS has."""
-    parameters = tuple(inspect.signature(function).parameters)
-    by_name: Callable[..., R] = function
+    parameters = enumerate(inspect.signature(function).parameters)
+    checks = [(place, name, CHECKS[name]) for place, name in parameters if name in CHECKS]
+    plain: Callable[..., R] = function
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
-        if len(args) + len(kwargs) != len(given):  # said better by the call itself
-            return function(*args, **kwargs)
-        for name in given:
-            if check := CHECKS.get(name):
-                given[name] = check(given[name], given.get("mdp"))
-        return by_name(**given)
+        given, named = list(args), dict(kwargs)
+        mdp = given[0] if given else named.get("mdp")
+        for place, name, check in checks:
+            if place < len(given):
+                given[place] = check(given[place], mdp)
+            elif name in named:
+                named[name] = check(named[name], mdp)
+        return plain(*given, **named)
 
     return call
 
@@ -45,21 +47,16 @@ def checked_mdp(mdp: Any) -> TabularMDP:
     """Return `mdp`, or raise if it is not one."""
     if isinstance(mdp, TabularMDP):
         return mdp
+    if isinstance(mdp, ChangingWorld):
+        raise ValueError(
+            f"{mdp!r} changes; plan for its models one by one, such as world.models[0]"
+        )
     if isinstance(mdp, Path) or (isinstance(mdp, str) and Path(mdp).suffix):
         hint = f": did you mean cpsrl.TabularMDP.load({str(mdp)!r})?"
     else:
         hint = f": did you mean cpsrl.environment({mdp!r})?" if isinstance(mdp, str) else ""
-    raise ValueError(
+    raise WrongTypeError(
         f"mdp must be a TabularMDP, such as cpsrl.environment('riverswim'), not {shown(mdp)}{hint}"
-    )
-
-
-def _single(mdp: Any) -> TabularMDP:
-    """Return `mdp`, or raise if it is not one model for all time."""
-    if checked_mdp(mdp).changes is None:
-        return mdp
-    raise ValueError(
-        f"{mdp!r} is a world that changes; plan for its models one by one, such as mdp.moments[0]"
     )
 
 
@@ -86,8 +83,17 @@ def _values(values: Any, _: Any) -> Floats:
     return array
 
 
+def _value(value: Any, mdp: TabularMDP) -> Floats:
+    array = _values(value, None)
+    if array.shape != (mdp.n_states,) or not np.isfinite(array).all():
+        raise ValueError(
+            f"value must be {mdp.n_states} finite numbers, one for each state, not {shown(value)}"
+        )
+    return array
+
+
 CHECKS: dict[str, Callable[[Any, Any], Any]] = {
-    "mdp": lambda mdp, _: _single(mdp),
+    "mdp": lambda mdp, _: checked_mdp(mdp),
     "gamma": lambda gamma, _: checked_gamma(gamma),
     "tol": lambda tol, _: (
         None if tol is None else checked_number("tol", tol, 0.0, math.inf, open=True)
@@ -98,4 +104,5 @@ CHECKS: dict[str, Callable[[Any, Any], Any]] = {
     "points": lambda n, _: checked_whole("points", n, 2),
     "refined": lambda width, _: checked_number("refined", width, FINEST, 1.0),
     "values": _values,
+    "value": _value,
 }

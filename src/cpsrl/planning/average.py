@@ -1,65 +1,67 @@
 """Average-reward planning: a policy that maximises the gain in a known MDP.
 
-Right for any finite model: weakly communicating or not, periodic or not. Small models are solved by
-Howard's policy iteration with exact evaluation (`kernels.plan_average`). Larger ones are first
-swept (`sweeps` with gamma = 1), which finishes models whose policies have one closed class that is
-not too hard to leave parts of; the others go to policy iteration with a factorisation of each
-policy's chain, started from a discounted policy (why: see `kernels.plan_average`).
+Right for any finite model: weakly communicating or not, periodic or not, and however nearly its
+classes of states are closed. Small models are solved by Howard's policy iteration with exact
+evaluation (`kernels.plan_average`). Larger ones are first swept (`sweeps` with gamma = 1), which
+finishes models whose policies have one closed class that is not too hard to leave parts of. Those
+of some hundred states that have many successors are then solved as small ones are. What none of
+these finishes is solved by policy iteration in numbers without a range (`nearly_closed`), which
+takes hundreds of times as long where there are many successors.
 
 The bound on the gain's error is computed from the gain and the bias that are returned, with every
-rounding counted (`certificates`). Where it is above the tolerance asked for, policy iteration goes
-on, and exchanges every action whose advantage is more than the rounding of its own comparison.
+rounding counted (`certificates`, `nearly_closed`).
 
 A bias-optimal policy also maximises the bias among the gain-optimal ones. It is found by adding a
 third level to the comparison of actions (Veinott 1966): among those that tie on gain and on
 r + P h, the larger P w, where w = -h + P w, P* w = 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpsrl.mdp import DENSE_PLANNING, TabularMDP
-from cpsrl.pages.notebook import by_state
-from cpsrl.planning import kernels
+from cpsrl.mdp import DENSE_STATES, TabularMDP
 from cpsrl.planning.arguments import checks_arguments
-from cpsrl.planning.certificates import UNIT, average_error, differences, settled_error
-from cpsrl.planning.discounted import (
+from cpsrl.planning.certificates import average_error, measures, settled_error
+from cpsrl.planning.ladder import (
     COARSE,
-    EPS,
-    FACTORED,
-    MOST_DENSE,
     POLICY_ITERATION,
     QUICK_ENTRIES,
+    Solution,
+    Task,
+    climb,
     first_policy,
-    iterate,
+    in_rewards,
     n_entries,
-    reward_shift,
+    of_magnitude,
     tolerance,
     with_rewards,
 )
-from cpsrl.planning.evaluation import factored, policy_chain
+from cpsrl.planning.nearly_closed import Scaled
 from cpsrl.planning.small import small_average
-from cpsrl.planning.sweeps import Sweeps, looking_ahead
-from cpsrl.types import Floats, Ints, brief
-from cpsrl.waiting import interruptible, stage
+from cpsrl.planning.sweeps import Sweeps
+from cpsrl.support.interruptible import interruptible, stage
+from cpsrl.support.types import Floats, Ints
 
 TRIAL_SWEEPS, MORE_SWEEPS = 12, 30
-TIE = 1e-11
-MOST_ITERATIONS, PATIENCE = 1000, 10
-NOISE = 16
-"""In the finest comparison an advantage counts if it is so many times what rounding can do."""
+MOST_ELIMINATED = 1024
+SHARE_OF_SUCCESSORS = 1 / 32
+"""A model that sweeps don't finish is solved as a small one if it has at most so many states, and
+if of all its transitions at least this share is possible."""
+MOST_ITERATIONS = 1000
+LARGEST = float(np.finfo(np.float64).max)
+CONDENSED = "policy iteration, condensed chains"
 
 
 @dataclass(frozen=True, repr=False)
-class AverageSolution:
+class AverageSolution(Solution):
     """A gain-optimal policy.
 
     Attributes:
         policy: `(S,)` actions.
         gain: `(S,)`, the gain of the policy; the optimal gain up to `error`.
-        bias: `(S,)`, the bias of the policy, with P* h = 0.
+        bias: `(S,)`, the bias of the policy, with P* h = 0; the largest float where it is larger.
         error: a bound on the distance of `gain` from the optimal gain and from the policy's.
         tol: the tolerance asked for.
         method: how it was found.
@@ -73,14 +75,6 @@ class AverageSolution:
     tol: float
     method: str
     sweeps: int
-
-    __repr__ = brief
-    _repr_html_ = by_state
-
-    @property
-    def reached(self) -> bool:
-        """Whether the error is within the tolerance asked for."""
-        return self.error <= self.tol
 
 
 @checks_arguments
@@ -99,80 +93,105 @@ def solve_average(
         bias_optimal: return a policy that also maximises the bias.
         policy: `(S,)`, a policy to start from.
     """
-    tol = tolerance(mdp, tol)
+    facts, tol = measures(mdp), tolerance(mdp, tol)
     choice = first_policy(mdp, policy)
-    if shift := reward_shift(mdp):
+    if power := facts.power:
+        scaled, tolerated, lost = of_magnitude(mdp, tol, power)
+        found = solve_average(scaled, tolerated, bias_optimal, choice)
+        with np.errstate(over="ignore"):
+            bias = np.clip(np.ldexp(found.bias, power), -LARGEST, LARGEST)
+        return replace(in_rewards(found, power, tol, lost, "gain"), bias=bias)
+    if shift := facts.shift:
         centred = with_rewards(mdp, mdp.rewards - shift)
         found = solve_average(centred, tol, bias_optimal, choice)
-        how = (found.method, found.sweeps)
-        return _certified(mdp, tol, found.policy, found.gain + shift, found.bias, *how)
-    if mdp.n_states <= DENSE_PLANNING:
-        return _small(mdp, tol, bias_optimal, choice)
-    sweeps = None
-    if not bias_optimal:
-        sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), choice)
-        if n_entries(mdp) <= QUICK_ENTRIES and sweeps.run(_sharp(mdp, tol), TRIAL_SWEEPS):
-            settled = _settled(mdp, tol, sweeps)
-            if settled is not None:
-                return settled
-    return _patiently(mdp, tol, bias_optimal, choice, sweeps)
+        gain = found.gain + shift
+        rounding = float(np.abs(found.gain - (gain - shift)).max())  # exact (Dekker 1971)
+        return replace(found, gain=gain, error=found.error + rounding)
+    task = Task(mdp, tol, choice)
+    if bias_optimal:
+        _small(task)
+        return _nearly_closed(task, bias_optimal)
+    return climb(task, _small, _swept, _many_successors, _nearly_closed)
+
+
+def _small(task: Task) -> AverageSolution | None:
+    """Solve a small model with dense arithmetic."""
+    return _eliminated(task) if task.mdp.n_states <= DENSE_STATES else None
 
 
 @interruptible("planning for the average reward")
-def _patiently(
-    mdp: TabularMDP, tol: float, bias_optimal: bool, choice: Ints, sweeps: Sweeps | None
-) -> AverageSolution:
-    """Return the solution by further sweeps, or by policy iteration where these would not do."""
-    if sweeps is not None and _sweep_on(sweeps, _sharp(mdp, tol)):
-        settled = _settled(mdp, tol, sweeps)
-        if settled is not None:
-            return settled
-        choice = sweeps.policy
-    else:
-        start = looking_ahead(mdp, choice).policy
-        within = float(np.abs(mdp.rewards).max())
-        choice = iterate(mdp, kernels.FAR_SIGHTED, within, start).policy
-    try:
-        return _iterate(mdp, tol, bias_optimal, choice)
-    except ZeroDivisionError:  # a pivot underflowed in a chain that drifts far
-        if mdp.n_states > MOST_DENSE:
-            raise ValueError(
-                f"{mdp!r} has states that are visited too rarely for float64 to plan"
-            ) from None
-    return _small(mdp, tol, bias_optimal, choice)
+def _many_successors(task: Task) -> AverageSolution | None:
+    """Solve a model of some hundred states with dense arithmetic."""
+    mdp = task.mdp
+    transitions = mdp.n_states**2 * mdp.n_actions
+    if not DENSE_STATES < mdp.n_states <= MOST_ELIMINATED:
+        return None
+    return _eliminated(task) if n_entries(mdp) >= SHARE_OF_SUCCESSORS * transitions else None
 
 
-def _small(mdp: TabularMDP, tol: float, bias_optimal: bool, choice: Ints) -> AverageSolution:
-    """Return the solution by policy iteration with dense arithmetic."""
-    gain, bias, error, number = small_average(mdp, choice)
-    choice = mdp.allowed(choice)
-    if bias_optimal:
-        return _iterate(mdp, tol, bias_optimal, choice)
-    found = AverageSolution(choice, gain, bias, error, tol, POLICY_ITERATION, number)
-    if not found.reached and mdp.n_states <= DENSE_PLANNING:
-        found = min(found, _iterate(mdp, tol, bias_optimal, choice), key=lambda x: x.error)
+def _eliminated(task: Task) -> AverageSolution:
+    mdp = task.mdp
+    gain, bias, error, number = small_average(mdp, task.policy)
+    task.policy = mdp.allowed(task.policy)
+    return AverageSolution(task.policy, gain, bias, error, task.tol, POLICY_ITERATION, number)
+
+
+def _swept(task: Task) -> AverageSolution | None:
+    """Solve a model by Bellman steps, at first in the caller's own thread."""
+    mdp = task.mdp
+    if mdp.n_states <= DENSE_STATES:
+        return None
+    sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), task.policy)
+    if n_entries(mdp) <= QUICK_ENTRIES and sweeps.run(_sharp(task), TRIAL_SWEEPS):
+        found = _settled(task, sweeps)
+        if found is not None:
+            return found
+    return _swept_on(task, sweeps)
+
+
+@interruptible("planning for the average reward")
+def _swept_on(task: Task, sweeps: Sweeps) -> AverageSolution | None:
+    found = _settled(task, sweeps) if _sweep_on(sweeps, _sharp(task)) else None
+    task.policy = sweeps.policy.copy()
     return found
 
 
-def _certified(
-    mdp: TabularMDP, tol: float, policy: Ints, gain: Floats, bias: Floats, method: str, sweeps: int
-) -> AverageSolution:
-    error = average_error(mdp, policy, gain, bias)
-    return AverageSolution(policy, gain, bias, error, tol, method, sweeps)
+@interruptible("planning for the average reward")
+def _nearly_closed(task: Task, bias_optimal: bool = False) -> AverageSolution:
+    """Solve any model by policy iteration in numbers without a range."""
+    scaled, policy = Scaled(task.mdp, task.tol), task.policy
+    best, seen = None, set[bytes]()
+    for number in range(MOST_ITERATIONS):
+        stage(f"policy {number + 1}")
+        worth = scaled.evaluate(policy, bias_optimal)
+        how = (task.tol, CONDENSED, number + 1)
+        found = AverageSolution(policy, worth.gain, worth.bias, worth.error, *how)
+        if best is None or bias_optimal or found.error < best.error:
+            best = found
+        if not bias_optimal and found.reached:
+            break
+        following = scaled.improve(worth, policy)
+        if following.tobytes() in seen and (bias_optimal or not scaled.tell_apart()):
+            break
+        policy = following
+        seen.add(policy.tobytes())
+    assert best is not None
+    return best
 
 
 @interruptible("planning for the average reward")
 def average_policy(mdp: TabularMDP) -> Ints:
     """Return the policy `(S,)` of `solve_average`, not evaluated where sweeps have found it."""
-    if mdp.n_states > DENSE_PLANNING and not reward_shift(mdp):
-        sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), first_policy(mdp, None))
-        if _sweep_on(sweeps, _sharp(mdp, tolerance(mdp, None))):
+    if mdp.n_states > DENSE_STATES and not measures(mdp).shift:
+        task = Task(mdp, tolerance(mdp, None), first_policy(mdp, None))
+        sweeps = Sweeps(mdp, 1.0, np.zeros(mdp.n_states), task.policy)
+        if _sweep_on(sweeps, _sharp(task)):
             return sweeps.policy
     return solve_average(mdp).policy
 
 
-def _sharp(mdp: TabularMDP, tol: float) -> float:
-    return min(tol, COARSE * float(np.ptp(mdp.rewards)))
+def _sharp(task: Task) -> float:
+    return min(task.tol, COARSE * float(np.ptp(task.mdp.rewards)))
 
 
 def _sweep_on(sweeps: Sweeps, target: float) -> bool:
@@ -184,7 +203,7 @@ def _sweep_on(sweeps: Sweeps, target: float) -> bool:
     return True
 
 
-def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution | None:
+def _settled(task: Task, sweeps: Sweeps) -> AverageSolution | None:
     """Return the solution that has the policy and, nearly, the value of sweeps.
 
     None if its bias was not found so, and policy iteration is to go on from it: a policy with
@@ -194,78 +213,10 @@ def _settled(mdp: TabularMDP, tol: float, sweeps: Sweeps) -> AverageSolution | N
     found = sweeps.settle()
     if found is None:
         return None
-    how = (sweeps.method, sweeps.sweeps)
     level, bias, low = found
-    policy, gain = sweeps.policy.copy(), np.full(mdp.n_states, level)
+    mdp, policy, gain = task.mdp, sweeps.policy.copy(), np.full(task.mdp.n_states, level)
     error = settled_error(mdp, level, bias, low, sweeps.largest(bias))
-    if error > tol:
+    if error > task.tol:
         error = min(error, average_error(mdp, policy, gain, bias))
-    return AverageSolution(policy, gain, bias, error, tol, *how)
-
-
-def _iterate(mdp: TabularMDP, tol: float, bias_optimal: bool, policy: Ints) -> AverageSolution:
-    best, best_total, stalled, fine = None, -np.inf, 0, bias_optimal
-    for number in range(MOST_ITERATIONS):
-        stage(f"policy {number + 1}")
-        matrix, rewards = policy_chain(mdp, policy)
-        chain = factored(matrix)
-        gain = chain.average(rewards)
-        bias = chain.potential(rewards - gain)
-        second = chain.potential(-bias) if bias_optimal else None
-        found = _certified(mdp, tol, policy, gain, bias, FACTORED, number + 1)
-        total = float(gain.sum())
-        stalled = 0 if total > best_total + TIE * abs(total) else stalled + 1
-        if best is None or (
-            total >= best_total - TIE * abs(total) if bias_optimal else found.error < best.error
-        ):
-            best = found
-        best_total = max(total, best_total)
-        if not bias_optimal and found.reached:
-            break
-        following = _improved(mdp, policy, gain, bias, second, fine)
-        if not fine and (np.array_equal(following, policy) or stalled > mdp.n_states):
-            fine, stalled = True, 0
-            following = _improved(mdp, policy, gain, bias, second, fine)
-        most = mdp.n_states if bias_optimal else PATIENCE
-        if np.array_equal(following, policy) or (fine and stalled > most):
-            break
-        policy = following
-    assert best is not None
-    return best
-
-
-def _improved(
-    mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats, second: Floats | None, fine: bool
-) -> Ints:
-    """Return the policy with every action exchanged for a lexicographically better one.
-
-    At each level the policy's own actions would all have 0 in exact arithmetic. How far they are
-    from it, and the rounding of the comparison, are the slack of a `fine` comparison.
-    """
-    states = np.arange(mdp.n_states)
-    levels = [differences(mdp, gain)]
-    change, slack = differences(mdp, bias)
-    rest = mdp.rewards - gain[:, None]
-    levels.append((rest + change, slack + 4 * UNIT * (np.abs(rest) + np.abs(change))))
-    if second is not None:
-        change, slack = differences(mdp, second)
-        away = bias[:, None]
-        levels.append((change - away, slack + 4 * UNIT * (np.abs(away) + np.abs(change))))
-    scale = (np.abs(gain).max(), np.abs(mdp.rewards).max() + np.abs(bias).max())
-    following = policy.copy()
-    tied = np.ones(mdp.rewards.shape, bool)
-    settled = np.zeros(mdp.n_states, bool)
-    for number, (level, rounding) in enumerate(levels):
-        own = level[states, policy]
-        if fine:
-            noise = np.abs(own) if number == 0 else np.abs(own).max()
-            slack = NOISE * rounding + (2 * noise)[..., None]
-        else:
-            slack = np.full_like(level, 16 * EPS * scale[number])
-        candidates = np.where(tied & (level > own[:, None] + slack), level, -np.inf)
-        choice = np.argmax(candidates, axis=1)
-        better = ~settled & (candidates[states, choice] > -np.inf)
-        following[better] = choice[better]
-        settled |= better
-        tied &= level >= own[:, None] - slack
-    return mdp.allowed(following)
+    how = (task.tol, sweeps.method, sweeps.sweeps)
+    return AverageSolution(policy, gain, bias, error, *how)

@@ -27,36 +27,41 @@ and V_pi within the sums over k >= 1 of gamma^k (T v - v), the factor being gamm
 gamma (1 + d). For gamma = 1 the optimal gain is at most high + e, and the gain of any policy at
 least the smallest r + P v - v of its own, less e; v is the bias returned.
 
-**Average reward** (linear programming duality; Puterman 1994, section 9.3). Let f >= P f for every
-action (f is superharmonic), and f + delta + h' >= r + P h' for some h'. Then every policy has
-f >= P* f and f + delta >= P* (r + P h' - h') = P* r, so no gain exceeds f + delta. Take
-h' = h + m f: where P f - f < 0 the condition holds for a large m, whatever delta is. There remains
+**Shifted rewards.** With r + c in place of r all values rise by c / (1 - gamma), where rows sum to
+1, and by that up to gamma d |c| / ((1 - gamma)(1 - gamma')) as they are stored. So an error found
+for r holds for r + c with this added, and the roundings of the quotient and of the sum. The bound
+above is wider: to it a rounding of V, u |c| / (1 - gamma), could be a reward.
 
-    delta = max of r + P h - h - g over the pairs (s, a) at which f - P f > 0 is not certain.
+**Rewards of a span beyond float64's.** Very large or small rewards are planned for in a power of 2
+as their unit. Dividing by it loses of a small r what lies below the smallest float; the loss l is
+at most (exactly) the largest |r - r'|, so gains move by at most l and values by l / (1 - gamma').
+What gain and values lose on the way back is measured just so.
 
-A constant f is superharmonic, and exactly so. Where the gain g differs by state, f is g raised by
-rounding errors (`majorant`): to its largest value on every end component (where it is the same in
-exact arithmetic, and a difference of 0 is exact), and elsewhere until f >= P f is certain. That may
-not end where states that are transient under every policy leave with tiny probabilities only; then
-the constant max g serves. An action that would raise the gain by less than any slack is not left
-out: it raises f. The same with -r and -g on the chain of the policy bounds its gain from below. So
-both the optimal gain and that of the policy lie within the bound of g.
+**Average reward** (linear programming duality; Puterman 1994, section 9.3). If a constant g and an
+h have g + delta + h >= r + P h for every action, then g + delta >= P* (r + P h - h) = P* r: no gain
+exceeds g + delta, delta being the largest r + P h - h - g. The same with -r, -g and -h on the chain
+of the policy bounds its gain from below. So both the optimal gain and that of the policy lie within
+the larger delta of g. A gain that differs by state, and a bias that is large, have a bound of their
+own (`nearly_closed`).
 """
 
+import math
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, jit
+from cpsrl._private.compile import inlined, jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import kernels
-from cpsrl.types import Floats, Ints
+from cpsrl.support.types import Floats, Ints
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 TINY = float(np.finfo(np.float64).tiny)
-LEAST = float(np.finfo(np.float64).smallest_subnormal)
-MOST_LIFTS = 200
+MODERATE = 400
+"""Rewards of more or less than 2 to this power are scaled."""
+FAR = 8
+"""Rewards are centred if their middle is more than so many times their range from 0."""
 
 
 class Measures(NamedTuple):
@@ -72,6 +77,13 @@ class Measures(NamedTuple):
     """min r."""
     high: float
     """max r."""
+    power: int
+    """The power of 2 to plan in where rewards are so large or small that float64 may end; or 0."""
+    shift: float
+    """The middle of the rewards where it is far from 0 for their range, else 0. Then r - shift is
+    exact (Sterbenz), and nothing depends on how large it is."""
+    share: float
+    """n' u + 2 d, of which `slack` is made in a dense model."""
 
 
 _measures: "weakref.WeakKeyDictionary[TabularMDP, Measures]" = weakref.WeakKeyDictionary()
@@ -81,14 +93,24 @@ def measures(mdp: TabularMDP) -> Measures:
     """Return the measures of a model, kept for further calls."""
     found = _measures.get(mdp)
     if found is None:
-        if mdp.is_thin:
+        if mdp.prefers_sparse:
             indptr, data = mdp.csr.indptr, mdp.csr.data
         else:
             data = mdp.dense.ravel()
             indptr = np.arange(0, data.size + 1, mdp.n_states)
         defect = float(_row_defect(indptr, data))
         low, high = float(mdp.rewards.min()), float(mdp.rewards.max())
-        found = Measures(defect, max(-low, high), int(np.diff(indptr).max()), low, high)
+        middle, power = low / 2 + high / 2, math.frexp(max(-low, high))[1]
+        found = Measures(
+            defect,
+            reward=max(-low, high),
+            terms=int(np.diff(indptr).max()),
+            low=low,
+            high=high,
+            power=power if abs(power) > MODERATE else 0,
+            shift=middle if abs(middle) > FAR * (high - low) else 0.0,
+            share=(mdp.n_states / 4 + 16) * UNIT + 2 * defect,
+        )
         _measures[mdp] = found
     return found
 
@@ -114,7 +136,7 @@ def _row_defect(indptr: Ints, data: Floats) -> float:
 
 @jit
 def dense_differences(P: Floats, x: Floats, share: float, change: Floats, slack: Floats) -> None:
-    """Put what `differences` returns into `change` and `slack`; `share` is `dense_share`."""
+    """Put what `differences` returns into `change` and `slack`; `share` is that of `Measures`."""
     n_states, n_actions = P.shape[:2]
     least = _least(x)
     shifted, size = np.empty(n_states), np.empty(n_states)
@@ -164,17 +186,12 @@ def differences(mdp: TabularMDP, x: Floats) -> tuple[Floats, Floats]:
     """Return P x - x `(S, A)`, differences first, and how far each entry may be off `(S, A)`."""
     change, slack = np.empty(mdp.rewards.shape), np.empty(mdp.rewards.shape)
     defect = 2 * measures(mdp).defect
-    if mdp.is_thin:
+    if mdp.prefers_sparse:
         model = (mdp.csr.indptr, mdp.csr.indices, mdp.csr.data)
         _sparse_differences(*model, x, UNIT + defect, change, slack)
     else:
-        dense_differences(mdp.dense, x, dense_share(mdp), change, slack)
+        dense_differences(mdp.dense, x, measures(mdp).share, change, slack)
     return change, slack
-
-
-def dense_share(mdp: TabularMDP) -> float:
-    """Return n' u + 2 d, of which `slack` is made in a dense model."""
-    return (mdp.n_states / 4 + 16) * UNIT + 2 * measures(mdp).defect
 
 
 def discounted_error(mdp: TabularMDP, gamma: float, policy: Ints, value: Floats) -> float:
@@ -187,7 +204,8 @@ def discounted_error(mdp: TabularMDP, gamma: float, policy: Ints, value: Floats)
 
 def discounted_bound(mdp: TabularMDP, gamma: float, excess: float) -> float:
     """Return b / (1 - gamma'), `excess` being b."""
-    return excess * (1 + 16 * UNIT) / _leaving(mdp, gamma)
+    least = max(excess, TINY) if excess else 0.0  # below it rounding is no share of a number
+    return least * (1 + 16 * UNIT) / _leaving(mdp, gamma)
 
 
 @jit
@@ -201,14 +219,18 @@ def discounted_excess(
     defect: float,
 ) -> float:
     """Return b: the largest q + e of all actions and e - q of the policy's; `change` is P V - V."""
-    most = 0.0
+    most, least = 0.0, 0.0
+    for s in range(len(value)):
+        if value[s] != 0.0:
+            least = TINY  # products may underflow
+            break
     for s in range(len(value)):
         keep, stored = (1 - gamma) * value[s], defect * abs(value[s])
         for a in range(r.shape[1]):
             moved = gamma * change[s, a]
             q = (r[s, a] - keep) + moved
             rounding = 4 * UNIT * (abs(r[s, a]) + abs(keep) + abs(moved))
-            e = gamma * (slack[s, a] + stored) + rounding
+            e = gamma * (slack[s, a] + stored) + rounding + least
             worst = max(q, -q) + e if a == policy[s] else q + e
             if not worst <= most:
                 most = worst if worst > most else np.inf  # not a number
@@ -247,6 +269,18 @@ def swept_error(
     return _known(max(above, below, 0.0) + e + rounding)
 
 
+def shifted_error(
+    mdp: TabularMDP, gamma: float, error: float, centred: Floats, value: Floats
+) -> float:
+    """Return the bound for a `value` of `mdp` that is `centred`, with its `error`, and shifted."""
+    shift = measures(mdp).shift
+    moved = shift / (1 - gamma)
+    rounding = float(np.abs(centred - (value - moved)).max())  # exact (Dekker 1971)
+    quotient = UNIT if gamma >= 0.5 else 2 * UNIT  # 1 - gamma is exact from 1/2 on
+    apart = gamma * measures(mdp).defect / _leaving(mdp, gamma) + quotient
+    return _known((error + rounding + abs(moved) * apart) * (1 + 16 * UNIT))
+
+
 def settled_error(mdp: TabularMDP, gain: float, bias: Floats, low: float, high: float) -> float:
     """Return the bound on the distance of a constant `gain` from the optimal and the policy's.
 
@@ -260,14 +294,7 @@ def settled_error(mdp: TabularMDP, gain: float, bias: Floats, low: float, high: 
 def average_error(mdp: TabularMDP, policy: Ints, gain: Floats, bias: Floats) -> float:
     """Return the bound on the distance of `gain` from the optimal gain and the policy's."""
     change, slack = differences(mdp, bias)
-    above, below = np.empty_like(change), np.empty((len(gain), 1))
-    constant, excess = average_excess(change, slack, mdp.rewards, gain, policy, above, below)
-    if not constant:
-        states = np.arange(mdp.n_states)
-        rows = states * mdp.n_actions + policy
-        chain = TabularMDP(mdp.csr[rows], mdp.rewards[states, policy][:, None])
-        excess = max(_excess(mdp, gain, above), _excess(chain, -gain, below))
-    return average_bound(excess)
+    return average_bound(average_excess(change, slack, mdp.rewards, gain, policy))
 
 
 def average_bound(excess: float) -> float:
@@ -281,100 +308,18 @@ def _known(bound: float) -> float:
 
 
 @jit
-def average_excess(
-    change: Floats,
-    slack: Floats,
-    r: Floats,
-    gain: Floats,
-    policy: Ints,
-    above: Floats,
-    below: Floats,
-) -> tuple[bool, float]:
-    """Put r + P h - h - g, at most, into `above` `(S, A)`, less it of the policy into `below`.
+def average_excess(change: Floats, slack: Floats, r: Floats, gain: Floats, policy: Ints) -> float:
+    """Return delta, of all actions and, its signs turned, of the policy's; `change` is P h - h.
 
-    `change` is P h - h. Returns whether the gain is constant, and the largest of both.
+    Infinite where the gain is not constant.
     """
-    constant, most = True, -np.inf
+    most = -np.inf
     for s in range(len(gain)):
-        constant &= gain[s] == gain[0]
         for a in range(r.shape[1]):
             rest = r[s, a] - gain[s]
             e = slack[s, a] + 4 * UNIT * (abs(rest) + abs(change[s, a]))
             rest += change[s, a]
-            above[s, a] = rest + e
-            worst = above[s, a]
-            if a == policy[s]:
-                below[s, 0] = e - rest
-                worst = max(worst, below[s, 0])
-            if not worst <= most:
-                most = worst if worst > most else np.inf  # not a number
-    return constant, most
-
-
-def _excess(mdp: TabularMDP, gain: Floats, above: Floats) -> float:
-    """Return f - g + delta, at most, for the f and delta of the duality argument."""
-    from cpsrl.planning.structure import classify
-
-    f, strict = majorant(mdp, gain, classify(mdp).classes)
-    delta = float(np.max(above[~strict], initial=-np.inf))
-    return float((f - gain).max()) * (1 + 4 * UNIT) + max(delta, 0.0)
-
-
-def majorant(
-    mdp: TabularMDP, gain: Floats, components: tuple[Ints, ...]
-) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return a superharmonic f >= gain `(S,)`, and where f - P f > 0 is certain `(S, A)`."""
-    label = np.arange(mdp.n_states)
-    for states in components:
-        label[states] = states[0]
-    f = gain.copy()
-    np.maximum.at(f, label, gain)
-    strict = np.zeros(mdp.rewards.shape, np.bool_)
-    matrix = mdp.csr
-    done = _lift(
-        matrix.indptr, matrix.indices, matrix.data, label, 2 * measures(mdp).defect, f, strict
-    )
-    if not done:
-        f[:] = gain.max()
-        strict[:] = False
-    return f[label], strict
-
-
-@jit
-def _lift(
-    indptr: Ints,
-    indices: Ints,
-    data: Floats,
-    label: Ints,
-    defect: float,
-    f: Floats,
-    strict: Any,
-) -> bool:
-    """Raise f (kept at the first state of each label) until f >= P f is certain; False if not."""
-    n_states, n_actions = strict.shape
-    for _ in range(MOST_LIFTS):
-        lifted = False
-        for s in range(n_states):
-            own = label[s]
-            for a in range(n_actions):
-                row = s * n_actions + a
-                change = size = away = slack = 0.0
-                for entry in range(indptr[row], indptr[row + 1]):
-                    other = label[indices[entry]]
-                    if f[other] != f[own]:
-                        term = data[entry] * (f[other] - f[own])
-                        change += term
-                        size += abs(term)
-                        slack = LEAST
-                    if other != own:
-                        away += data[entry]
-                terms = indptr[row + 1] - indptr[row] + 8
-                slack = (terms * UNIT + defect) * size + terms * slack
-                strict[s, a] = change + slack < 0.0
-                if change + slack > 0.0:
-                    raised = f[own] + (change + 2 * slack) / away
-                    f[own] = raised if raised > f[own] else np.nextafter(f[own], np.inf)
-                    lifted = True
-        if not lifted:
-            return True
-    return False
+            worst = max(rest, -rest) + e if a == policy[s] else rest + e
+            if not worst <= most or gain[s] != gain[0]:
+                most = worst if worst > most and gain[s] == gain[0] else np.inf  # not a number
+    return most

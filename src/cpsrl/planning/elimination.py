@@ -19,14 +19,14 @@ diagonal, the row P_nj left of the diagonal (and in the columns of anchors), and
 diagonal; an anchor has 0 there.
 """
 
-from cpsrl._compile import leaf
-from cpsrl.types import Floats, Ints
+from cpsrl._private.compile import leaf
+from cpsrl.support.types import Floats, Ints
 
 RARE, HUGE = 1e-3, 1e200
 LEAVE, VISITS, WEIGHTS, RIGHT_SIDE, LEVELS = range(5)
 VECTORS = 5
 """Rows of the scratch `vectors` `(VECTORS, S)`: nothing here makes an array, for a reason given in
-`_compile.leaf`. `x` and `average` may be rows of it as named, and no others."""
+`_private.compile.leaf`. `x` and `average` may be rows of it as named, and no others."""
 
 
 @leaf
@@ -110,18 +110,21 @@ def stationary(matrix: Floats, anchor: int, weights: Floats) -> None:
 
 
 @leaf
-def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
+def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> bool:
     """Replace `x` `(S,)` by the solution V of V = x + matrix V, where every state leaves at last.
 
     `eliminate`, `forward` and `backward` in one, without anchors, because agents plan with it at
     every resampling. `matrix` `(S, S)`, gamma times the transition matrix in a discounted problem,
-    and `leave` `(S,)`, one minus its row sums, are used up.
+    and `leave` `(S,)`, one minus its row sums, are used up. Returns whether all can leave: the
+    probability of it may underflow.
     """
     for n in range(len(matrix) - 1, -1, -1):
         row = matrix[n]
         pivot = leave[n]
         for j in range(n):
             pivot += row[j]
+        if pivot == 0.0:
+            return False
         row[n] = pivot
         inverse = 1.0 / pivot
         for i in range(n):
@@ -138,6 +141,7 @@ def evaluate_leaving(matrix: Floats, leave: Floats, x: Floats) -> None:
         for j in range(n):
             total += row[j] * x[j]
         x[n] = total / row[n]
+    return True
 
 
 @leaf

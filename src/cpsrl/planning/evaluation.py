@@ -7,44 +7,34 @@ With P the transition matrix `(S, S)` and r the rewards `(S,)` under a policy, a
     bias   h = r - g + P h  with  P* h = 0
     value  V = r + gamma P V.
 
-Dense chains are solved by `elimination`; sparse ones by one sparse factorisation of I - P over
+Dense chains are solved by `elimination`; sparse ones by one sparse LU factorisation of I - P over
 all states but one anchor in every closed class. Cycles between visits to an anchor then give
 everything: the average of x is its expected sum over a cycle divided by the cycle's expected
-length. The factorisation is an LU where that has kept its digits, and else a `reduction`.
+length. Where the LU has not kept its digits, or probabilities are tiny, a `reduction` does it.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from cpsrl._compile import jit
-from cpsrl.checks import is_sparse
+from cpsrl._private.compile import jit
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.problem import unavailable
 from cpsrl.planning import elimination
 from cpsrl.planning.arguments import checks_arguments
-from cpsrl.planning.reduction import Reduction
-from cpsrl.sizes import unavailable
-from cpsrl.types import Floats, Ints
-from cpsrl.waiting import interruptible
+from cpsrl.planning.reduction import Reduction, narrowed, widened_places
+from cpsrl.planning.wide import widened
+from cpsrl.support.checks import is_sparse
+from cpsrl.support.interruptible import interruptible
+from cpsrl.support.types import Floats, Ints
 
 ANCHOR_STEPS = 100
 TRUST = 1e-10
 """The relative error of expected times up to which an LU factorisation is used."""
-
-
-class Chain(Protocol):
-    """A factored Markov chain."""
-
-    def average(self, x: Floats) -> Floats:
-        """Return P* x `(S,)`."""
-
-    def potential(self, x: Floats) -> Floats:
-        """Return the h with h = x + P h and P* h = 0, for an x `(S,)` with P* x = 0."""
-
-    def stationary(self) -> Floats:
-        """Return the stationary distributions `(classes, S)`, one row for each closed class."""
+RARE = 1e-100
+"""A chain with a smaller probability is reduced in wide numbers: products of these would end."""
 
 
 class DenseChain:
@@ -88,32 +78,29 @@ class DenseChain:
 
 
 class SparseChain:
-    """A chain given as a sparse matrix `(S, S)`."""
+    """A chain given as a sparse matrix `(S, S)`, with an LU factorisation.
 
-    def __init__(self, matrix: Any) -> None:
-        n_states = matrix.shape[0]
-        anchors = _anchors(matrix)
-        rest = np.setdiff1d(np.arange(n_states), anchors)
-        self._anchors, self._rest = anchors, rest
+    Args:
+        matrix: the chain.
+        anchors: an often visited state of each closed class.
+        factors: those of I - M, M the chain among the other states.
+    """
+
+    def __init__(self, matrix: Any, anchors: Ints, factors: Any) -> None:
+        rest = np.setdiff1d(np.arange(matrix.shape[0]), anchors)
+        self._anchors, self._rest, self._lu = anchors, rest, factors
         self._from_anchors = matrix[anchors][:, rest]
         self._to_anchors = matrix[rest][:, anchors]
-        self._lu = None
-        if rest.size:
-            leave = np.asarray(self._to_anchors.sum(axis=1)).ravel()
-            self._lu = sparse_factors(matrix[rest][:, rest], leave)
-        self._length = self._cycle(np.ones(n_states))
-
-    def _solve(self, b: Floats, transposed: bool = False) -> Floats:
-        return self._lu.solve(b, "T" if transposed else "N") if self._lu is not None else b
+        self._length = self._cycle(np.ones(matrix.shape[0]))
 
     def _cycle(self, x: Floats) -> Floats:
-        return np.asarray(x[self._anchors] + self._from_anchors @ self._solve(x[self._rest]))
+        return np.asarray(x[self._anchors] + self._from_anchors @ self._lu.solve(x[self._rest]))
 
     def _extend(self, at_anchors: Floats, x: Floats | None = None) -> Floats:
         b = self._to_anchors @ at_anchors
         result = np.empty(self._anchors.size + self._rest.size)
         result[self._anchors] = at_anchors
-        result[self._rest] = self._solve(b if x is None else b + x[self._rest])
+        result[self._rest] = self._lu.solve(b if x is None else b + x[self._rest])
         return result
 
     def average(self, x: Floats) -> Floats:
@@ -133,35 +120,76 @@ class SparseChain:
         rows = np.zeros((self._anchors.size, self._anchors.size + self._rest.size))
         for k, anchor in enumerate(self._anchors):
             rows[k, anchor] = 1.0
-            rows[k, self._rest] = self._solve(self._from_anchors[[k]].toarray()[0], transposed=True)
+            rows[k, self._rest] = self._lu.solve(self._from_anchors[[k]].toarray()[0], "T")
         return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
-def factored(matrix: Any) -> Chain:
+class ReducedChain:
+    """A chain whose classes may be nearly closed, given as any matrix `(S, S)`."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._chain = Reduction(matrix)
+
+    def average(self, x: Floats) -> Floats:
+        """Return P* x `(S,)`."""
+        low, width = float(x.min()), float(np.ptp(x)) or 1.0
+        found = self._chain.average(widened((x - low) / width))
+        return low + width * narrowed(widened_places(*found))
+
+    def potential(self, x: Floats) -> Floats:
+        """Return the h with h = x + P h and P* h = 0, for an x `(S,)` with P* x = 0."""
+        size = float(np.abs(x).max()) or 1.0
+        return size * narrowed(widened_places(*self._chain.potential(widened(x / size))))
+
+    def stationary(self) -> Floats:
+        """Return the stationary distributions `(classes, S)`, one row for each closed class."""
+        return self._chain.stationary()
+
+
+def factored(matrix: Any) -> "DenseChain | SparseChain | ReducedChain":
     """Return the factored chain of a dense or sparse transition matrix `(S, S)`."""
-    return SparseChain(matrix) if is_sparse(matrix) else DenseChain(matrix)
+    least = matrix.data.min() if is_sparse(matrix) else matrix[matrix > 0.0].min()
+    if least >= RARE:
+        if not is_sparse(matrix):
+            return DenseChain(matrix)
+        anchors = _anchors(matrix)
+        rest = np.setdiff1d(np.arange(matrix.shape[0]), anchors)
+        leave = np.asarray(matrix[rest][:, anchors].sum(axis=1)).ravel()
+        factors = lu_factors(matrix[rest][:, rest], leave)
+        if factors is not None:
+            return SparseChain(matrix, anchors, factors)
+    return ReducedChain(matrix)
 
 
 def sparse_factors(matrix: Any, leave: Floats) -> Any:
     """Return an object whose `solve(b)` is the x `(n,)` with x = b + M x, for a sparse M `(n, n)`.
 
-    `leave` `(n,)` is one minus the row sums of M. The expected times t until leaving, t = 1 + M t,
-    tell what an LU factorisation of I - M is worth: since I - M has a non-negative inverse, a
-    residual of at most e everywhere means that t is right to a relative error of e / (1 - e).
+    `leave` `(n,)` is one minus the row sums of M.
+    """
+    return lu_factors(matrix, leave) or Reduction(matrix, leave)
+
+
+def lu_factors(matrix: Any, leave: Floats) -> Any:
+    """Return an LU factorisation of I - M, or None if it has not kept its digits.
+
+    The expected times t until leaving, t = 1 + M t, tell what it is worth: since I - M has a
+    non-negative inverse, a residual of at most e everywhere means that t is right to a relative
+    error of e / (1 - e).
     """
     n = len(leave)
+    if n == 0 or (matrix.size and matrix.data.min() < RARE):
+        return None
     try:
         factors = scipy.sparse.linalg.splu(
             (scipy.sparse.eye_array(n) - matrix).tocsc(),
             permc_spec="MMD_AT_PLUS_A",
             diag_pivot_thresh=0.1,
-            options={"SymmetricMode": True},
         )
     except RuntimeError:  # exactly singular in float64
-        return Reduction(matrix, leave)
+        return None
     times = factors.solve(np.ones(n))
     residual = _times_residual(matrix.indptr, matrix.indices, matrix.data, leave, times)
-    return factors if residual <= TRUST else Reduction(matrix, leave)
+    return factors if residual <= TRUST else None
 
 
 @jit
@@ -236,17 +264,17 @@ def checked_policy(mdp: TabularMDP, policy: ArrayLike) -> Any:
 def policy_chain(mdp: TabularMDP, policy: ArrayLike) -> tuple[Any, Floats]:
     """Return the transition matrix `(S, S)` and the rewards `(S,)` of a policy.
 
-    The matrix is sparse if `mdp.is_thin`, else an array.
+    The matrix is sparse if `mdp.prefers_sparse`, else an array.
     """
     checked = checked_policy(mdp, policy)
     states = np.arange(mdp.n_states)
     if checked.ndim == 1:
         rewards = mdp.rewards[states, checked]
-        if mdp.is_thin:
+        if mdp.prefers_sparse:
             return mdp.csr[states * mdp.n_actions + checked], rewards
         return mdp.dense[states, checked], rewards
     rewards = (checked * mdp.rewards).sum(axis=1)
-    if mdp.is_thin:
+    if mdp.prefers_sparse:
         pairs = np.arange(mdp.n_states * mdp.n_actions)
         mix = scipy.sparse.csr_array((checked.ravel(), (np.repeat(states, mdp.n_actions), pairs)))
         return (mix @ mdp.csr).tocsr(), rewards
@@ -284,7 +312,7 @@ def stationary_distribution(mdp: TabularMDP, policy: ArrayLike) -> Floats:
 def discounted_value(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> Floats:
     """Return the gamma-discounted value `(S,)` of a policy."""
     matrix, rewards = policy_chain(mdp, policy)
-    if mdp.is_thin:
+    if mdp.prefers_sparse:
         leave = np.full(mdp.n_states, 1 - gamma)
         return np.asarray(sparse_factors(gamma * matrix, leave).solve(rewards))
     value = np.array(rewards)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, jit, leaf
+from cpsrl._private.compile import inlined, jit, leaf
 from cpsrl.planning.elimination import LEAVE, VECTORS, evaluate_average, evaluate_leaving
-from cpsrl.types import Floats, Ints
+from cpsrl.support.types import Floats, Ints
 
 MOST_ITERATIONS = 1000
 ROUNDING = 4e-15
@@ -99,6 +99,20 @@ def largest(x: Floats) -> float:
     return most
 
 
+@inlined
+def improve(
+    P: Floats, r: Floats, gamma: float, value: Floats, s: int, policy: Ints, best: float
+) -> float:
+    """Give state s the action worth most, if one is worth more than `best`; return its worth."""
+    for a in range(r.shape[1]):
+        if a != policy[s]:
+            candidate = r[s, a] + gamma * dot(P[s, a], value)
+            if candidate > best:
+                best = candidate
+                policy[s] = a
+    return best
+
+
 @leaf
 def discounted_policy_value(
     P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace
@@ -118,8 +132,7 @@ def discounted_policy_value(
 @leaf
 def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
     """Make `policy` gamma-discounted optimal and `work.value` its value; return the iterations."""
-    value = work.value
-    n_states, n_actions = r.shape
+    value, n_states = work.value, len(r)
     iterations = 0
     changed = True
     while changed and iterations < MOST_ITERATIONS:
@@ -128,14 +141,8 @@ def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Work
         slack = ROUNDING * largest(value)
         changed = False
         for s in range(n_states):
-            best = value[s] + slack
-            for a in range(n_actions):
-                if a != policy[s]:
-                    candidate = r[s, a] + gamma * dot(P[s, a], value)
-                    if candidate > best:
-                        best = candidate
-                        policy[s] = a
-                        changed = True
+            least = value[s] + slack
+            changed |= improve(P, r, gamma, value, s, policy, least) > least
     return iterations
 
 

@@ -22,11 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._private.compile import jit
 from cpsrl.mdp import TabularMDP
-from cpsrl.types import Floats, Ints
+from cpsrl.planning.steps import Model
+from cpsrl.support.types import Floats, Ints
 
 MOST_ITERATIONS, LARGEST_EXPONENT = 200, 1000
+
+
+Triangles = tuple[Ints, Any, Floats, Ints, Any, Floats, Floats, Floats]
+"""A chain in order, I - gamma P = (D - L) - U: row starts, columns and entries of L, the same of U,
+1/D (1 where D is 0), and the rewards."""
 
 
 class Order:
@@ -36,16 +42,15 @@ class Order:
         csr = mdp.csr
         self._model = (csr.indptr, csr.indices, csr.data, mdp.rewards)
         self._order, self._rank = _backwards(csr.indptr, csr.indices, mdp.rewards)
-        self._size = 0
-        self._chain: tuple[Any, ...] = ()
+        self._chain: Triangles | None = None
 
     def improve(self, gamma: float, base: float, value: Floats, policy: Ints) -> None:
         """Make each state's value that of its best action, in place, in order and back.
 
         `base` is taken from the rewards.
         """
-        _improve(*self._model, gamma, base, value, policy, self._order)
-        _improve(*self._model, gamma, base, value, policy, self._order[::-1].copy())
+        _improve(self._model, gamma, base, value, policy, self._order)
+        _improve(self._model, gamma, base, value, policy, self._order[::-1].copy())
 
     def evaluate(
         self, gamma: float, base: float, value: Floats, policy: Ints, want: float
@@ -60,7 +65,7 @@ class Order:
         x = value[self._order]
         if gamma == 1.0:
             x += base - x[0]
-        better, passes, _ = _bicgstab(*(*chain, x, gamma == 1.0, MOST_ITERATIONS, want))
+        better, passes, _ = _bicgstab(chain, x, gamma == 1.0, want)
         if better:
             value[self._order] = x
         return bool(better), int(passes)
@@ -70,19 +75,19 @@ class Order:
         chain = self._extract(1.0, policy)
         chain[-1][:] = rewards[self._order]
         x = np.zeros_like(rewards)
-        _, _, width = _bicgstab(*(*chain, x, True, MOST_ITERATIONS, want))
+        _, _, width = _bicgstab(chain, x, True, want)
         return float(x[0]) if width <= want else None
 
-    def _extract(self, gamma: float, policy: Ints) -> Any:
+    def _extract(self, gamma: float, policy: Ints) -> Triangles:
         indptr, indices, _, r = self._model
         n, rows = len(policy), np.arange(len(policy)) * r.shape[1] + policy
         size = int((indptr[rows + 1] - indptr[rows]).sum())
-        if size > self._size:
-            self._size = size
+        if self._chain is None or size > len(self._chain[2]):
             starts, kind = np.empty((2, n + 1), np.int64), indices.dtype
             below, above = ((np.empty(size, kind), np.empty(size)) for _ in range(2))
-            self._chain = (starts[0], *below, starts[1], *above, np.empty(n), np.empty(n))
-        _extract(*self._model, gamma, policy, self._order, self._rank, *self._chain)
+            rows = (starts[0], *below, starts[1], *above)
+            self._chain = (*rows, np.empty(n), np.empty(n))
+        _extract(self._model, gamma, policy, self._order, self._rank, self._chain)
         return self._chain
 
 
@@ -122,17 +127,8 @@ def _backwards(indptr: Any, indices: Any, r: Floats) -> tuple[Ints, Ints]:
 
 
 @jit
-def _improve(
-    indptr: Any,
-    indices: Any,
-    data: Floats,
-    r: Floats,
-    gamma: float,
-    base: float,
-    v: Floats,
-    policy: Ints,
-    order: Ints,
-) -> None:
+def _improve(model: Model, gamma: float, base: float, v: Floats, policy: Ints, order: Ints) -> None:
+    indptr, indices, data, r = model
     n_actions = r.shape[1]
     for s in order:
         best = -np.inf
@@ -154,24 +150,11 @@ def _improve(
 
 @jit
 def _extract(
-    indptr: Any,
-    indices: Any,
-    data: Floats,
-    r: Floats,
-    gamma: float,
-    policy: Ints,
-    order: Ints,
-    rank: Ints,
-    lower_start: Ints,
-    lower_index: Any,
-    lower: Floats,
-    upper_start: Ints,
-    upper_index: Any,
-    upper: Floats,
-    inverse: Floats,
-    reward: Floats,
+    model: Model, gamma: float, policy: Ints, order: Ints, rank: Ints, chain: Triangles
 ) -> None:
-    """Put the chain of a policy in order: L, U, 1/D (1 where D is 0) and r."""
+    """Put the chain of a policy in order."""
+    indptr, indices, data, r = model
+    lower_start, lower_index, lower, upper_start, upper_index, upper, inverse, reward = chain
     n_actions = r.shape[1]
     below = above = 0
     lower_start[0] = upper_start[0] = 0
@@ -197,20 +180,7 @@ def _extract(
 
 
 @jit
-def _bicgstab(
-    lower_start: Ints,
-    lower_index: Any,
-    lower: Floats,
-    upper_start: Ints,
-    upper_index: Any,
-    upper: Floats,
-    inverse: Floats,
-    reward: Floats,
-    x: Floats,
-    anchored: bool,
-    most: int,
-    want: float,
-) -> tuple[bool, int, float]:
+def _bicgstab(chain: Triangles, x: Floats, anchored: bool, want: float) -> tuple[bool, int, float]:
     """Improve x until the largest minus the smallest residual is at most `want`.
 
     Returns whether it is better than it was, how often entries were gone through, and that width.
@@ -218,21 +188,7 @@ def _bicgstab(
     """
     n = len(x)
     residual, shadow = np.empty(n), np.empty(n)
-    down, up = np.uint64(0), np.uint64(0)
-    one = np.uint64(1)
-    low, high = np.inf, -np.inf
-    for k in range(n):
-        total = reward[k] - x[k] / inverse[k]
-        if anchored and k > 0:
-            total -= x[0]
-        for _ in range(lower_start[k], lower_start[k + 1]):
-            total += lower[down] * x[np.uint64(lower_index[down])]
-            down += one
-        for _ in range(upper_start[k], upper_start[k + 1]):
-            total += upper[up] * x[np.uint64(upper_index[up])]
-            up += one
-        residual[k] = total
-        low, high = min(low, total), max(high, total)
+    low, high = _residual(chain, x, anchored, residual)
     begin = width = high - low
     exponent = math.frexp(max(abs(low), abs(high)))[1]
     size = math.ldexp(1.0, min(max(exponent, -LARGEST_EXPONENT), LARGEST_EXPONENT))
@@ -245,7 +201,7 @@ def _bicgstab(
     z, half_z = np.empty(n), np.empty(n)
     rho = alpha = omega = 1.0
     number = 0
-    while number < most and width > want:
+    while number < MOST_ITERATIONS and width > want:
         number += 1
         dot = 0.0
         for k in range(n):
@@ -256,10 +212,7 @@ def _bicgstab(
         rho = dot
         for k in range(n):
             direction[k] = residual[k] + beta * (direction[k] - omega * image[k])
-        _apply(
-            lower_start, lower_index, lower, upper_start, upper_index, upper, inverse, anchored,
-            direction, z, image,
-        )  # fmt: skip
+        _apply(chain, anchored, direction, z, image)
         dot = 0.0
         for k in range(n):
             dot += shadow[k] * image[k]
@@ -268,10 +221,7 @@ def _bicgstab(
         alpha = rho / dot
         for k in range(n):
             half[k] = residual[k] - alpha * image[k]
-        _apply(
-            lower_start, lower_index, lower, upper_start, upper_index, upper, inverse, anchored,
-            half, half_z, half_image,
-        )  # fmt: skip
+        _apply(chain, anchored, half, half_z, half_image)
         both = square = 0.0
         for k in range(n):
             both += half_image[k] * half[k]
@@ -293,20 +243,30 @@ def _bicgstab(
 
 
 @jit
-def _apply(
-    lower_start: Ints,
-    lower_index: Any,
-    lower: Floats,
-    upper_start: Ints,
-    upper_index: Any,
-    upper: Floats,
-    inverse: Floats,
-    anchored: bool,
-    y: Floats,
-    z: Floats,
-    image: Floats,
-) -> None:
+def _residual(chain: Triangles, x: Floats, anchored: bool, residual: Floats) -> tuple[float, float]:
+    """Put r - (I - gamma P) x into `residual`; return its smallest and its largest entry."""
+    lower_start, lower_index, lower, upper_start, upper_index, upper, inverse, reward = chain
+    down, up, one = np.uint64(0), np.uint64(0), np.uint64(1)
+    low, high = np.inf, -np.inf
+    for k in range(len(x)):
+        total = reward[k] - x[k] / inverse[k]
+        if anchored and k > 0:
+            total -= x[0]
+        for _ in range(lower_start[k], lower_start[k + 1]):
+            total += lower[down] * x[np.uint64(lower_index[down])]
+            down += one
+        for _ in range(upper_start[k], upper_start[k + 1]):
+            total += upper[up] * x[np.uint64(upper_index[up])]
+            up += one
+        residual[k] = total
+        low, high = min(low, total), max(high, total)
+    return low, high
+
+
+@jit
+def _apply(chain: Triangles, anchored: bool, y: Floats, z: Floats, image: Floats) -> None:
     """Put (D - L)^-1 y into z and y - U z into `image`."""
+    lower_start, lower_index, lower, upper_start, upper_index, upper, inverse, _ = chain
     one, entry = np.uint64(1), np.uint64(0)
     for k in range(len(y)):
         total = y[k]

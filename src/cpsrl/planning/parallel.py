@@ -7,14 +7,13 @@ not depend on the others, so the result is the same for any number of threads.
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
 from cpsrl.mdp import TabularMDP
-from cpsrl.waiting import Threads
+from cpsrl.support.interruptible import Threads, once_a_process
 
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ PARALLEL_ENTRIES = 500_000
 """Models with fewer transitions than this are stepped through by one thread."""
 
 
-@lru_cache(1)
+@once_a_process
 def _threads() -> Threads:
     return Threads(cores())
 

@@ -5,20 +5,30 @@ Six states take policy iteration a microsecond, and every further call from Pyth
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._private.compile import jit, leaf
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.certificates import (
     average_bound,
-    average_error,
     average_excess,
     dense_differences,
-    dense_share,
     discounted_bound,
     discounted_excess,
     measures,
 )
-from cpsrl.planning.kernels import plan_average, plan_discounted, workspace
-from cpsrl.types import Floats, Ints
+from cpsrl.planning.kernels import (
+    FAR_SIGHTED,
+    MOST_ITERATIONS,
+    ROUNDING,
+    Workspace,
+    discounted_policy_value,
+    dot,
+    improve,
+    largest,
+    plan_average,
+    plan_discounted,
+    workspace,
+)
+from cpsrl.support.types import Floats, Ints
 
 
 def small_discounted(mdp: TabularMDP, gamma: float, policy: Ints) -> tuple[Floats, float, int]:
@@ -26,8 +36,10 @@ def small_discounted(mdp: TabularMDP, gamma: float, policy: Ints) -> tuple[Float
 
     The error is `certificates.discounted_error` of it.
     """
-    share, defect = dense_share(mdp), measures(mdp).defect
-    value, excess, number = _discounted(mdp.dense, mdp.rewards, gamma, policy, share, defect)
+    facts = measures(mdp)
+    value, excess, number = _discounted(
+        mdp.dense, mdp.rewards, gamma, policy, facts.share, facts.defect
+    )
     return value, discounted_bound(mdp, gamma, excess), number
 
 
@@ -36,18 +48,17 @@ def small_average(mdp: TabularMDP, policy: Ints) -> tuple[Floats, Floats, float,
 
     The error is `certificates.average_error` of it.
     """
-    found = _average(mdp.dense, mdp.rewards, policy, dense_share(mdp))
-    gain, bias, constant, excess, number = found
-    error = average_bound(excess) if constant else average_error(mdp, policy, gain, bias)
-    return gain, bias, error, number
+    gain, bias, excess, number = _average(mdp.dense, mdp.rewards, policy, measures(mdp).share)
+    return gain, bias, average_bound(excess), number
 
 
 @jit
 def _discounted(
     P: Floats, r: Floats, gamma: float, policy: Ints, share: float, defect: float
 ) -> tuple[Floats, float, int]:
-    work = workspace(len(r))
-    number = plan_discounted(P.copy(), r.copy(), gamma, policy, work)
+    work, model = workspace(len(r)), (P.copy(), r.copy())
+    number = plan_in_place(*model, gamma, policy, work)
+    number += plan_discounted(*model, gamma, policy, work)
     change, slack = np.empty(r.shape), np.empty(r.shape)
     dense_differences(P, work.value, share, change, slack)
     excess = discounted_excess(change, slack, r, gamma, work.value, policy, defect)
@@ -55,13 +66,60 @@ def _discounted(
 
 
 @jit
-def _average(
-    P: Floats, r: Floats, policy: Ints, share: float
-) -> tuple[Floats, Floats, bool, float, int]:
-    work = workspace(len(r))
-    number = plan_average(P.copy(), r.copy(), 1.0, policy, work)
+def _average(P: Floats, r: Floats, policy: Ints, share: float) -> tuple[Floats, Floats, float, int]:
+    work, model = workspace(len(r)), (P.copy(), r.copy())
+    number = plan_in_place(*model, FAR_SIGHTED, policy, work)
+    number += plan_average(*model, 1.0, policy, work)
     change, slack = np.empty(r.shape), np.empty(r.shape)
     dense_differences(P, work.value, share, change, slack)
-    below = np.empty((len(r), 1))
-    constant, excess = average_excess(change, slack, r, work.gain, policy, change, below)
-    return work.gain, work.value, constant, excess, number
+    excess = average_excess(change, slack, r, work.gain, policy)
+    return work.gain, work.value, excess, number
+
+
+@leaf
+def plan_in_place(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
+    """Make `policy` gamma-discounted optimal if just one is, else leave it; return the iterations.
+
+    As `plan_discounted`, but a value that rises is seen by the states after it, from the last to
+    the first and back: what is worth a long way is then found in one iteration, not in one for each
+    step of the way. Values still rise to those of a policy, so that no policy comes twice. Which of
+    several optimal policies is found may differ, so these are left to `plan_discounted`.
+    """
+    value, first, n_states = work.value, work.order, len(r)
+    for s in range(n_states):
+        first[s] = policy[s]
+    iterations, slack = 0, 0.0
+    changed = True
+    while changed and iterations < MOST_ITERATIONS:
+        iterations += 1
+        discounted_policy_value(P, r, gamma, policy, work)
+        slack = ROUNDING * largest(value)
+        changed = False
+        for turn in range(2 * n_states):
+            s = turn - n_states if turn >= n_states else n_states - 1 - turn
+            least = value[s] + slack
+            best = improve(P, r, gamma, value, s, policy, least)
+            if best > least:
+                value[s], changed = best, True
+    if not is_alone(P, r, gamma, policy, value, 2 * slack / (1 - gamma)):
+        for s in range(n_states):
+            policy[s] = first[s]
+    return iterations
+
+
+@leaf
+def is_alone(
+    P: Floats, r: Floats, gamma: float, policy: Ints, value: Floats, margin: float
+) -> bool:
+    """Return whether every other action is worse than the policy's by more than `margin`.
+
+    V* - V_pi is at most 1 / (1 - gamma) of what a Bellman step adds to V_pi: where other actions
+    are worse by so many roundings, policy iteration can't end with one of them.
+    """
+    for s in range(len(r)):
+        for a in range(r.shape[1]):
+            if a != policy[s]:
+                worth = r[s, a] + gamma * dot(P[s, a], value)
+                if not worth + margin < value[s]:
+                    return False
+    return True

@@ -14,19 +14,21 @@ Every entry of a vector is a sum of its own in a fixed order, and minima and max
 the order: nothing depends on how many threads share a step.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, jit
+from cpsrl._private.compile import inlined, jit, specialised
+from cpsrl._private.prefetch import AHEAD, prefetch, prefetch_row
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.kernels import dot
 from cpsrl.planning.parallel import blocks, in_parallel
-from cpsrl.planning.prefetch import AHEAD, prefetch, prefetch_row
-from cpsrl.types import Floats, Ints
+from cpsrl.support.types import Floats, Ints
 
 TILE = np.uint64(8)
 """Rows of a dense model that are transposed together: as many numbers as a cache line has."""
+one_step: Any = None
+"""What `_steps` repeats, bound where it is compiled."""
 ROOM = 1 << 13
 """Actions that are collected before a look at their rows: so many fit into a processor's cache."""
 
@@ -43,38 +45,21 @@ class Taken(NamedTuple):
     """the largest"""
 
 
-class Steps(Protocol):
-    """How steps are taken in a model, for a gamma."""
-
-    def bellman(
-        self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
-    ) -> tuple[float, float, int]:
-        """Put T v into `step` `(S,)` and make `policy` greedy; return min d, max d, changes.
-
-        What was at most u when the last step had risen by R is at most u - R + `risen`, and
-        nothing is above r + `ceiling`.
-        """
-
-    def policy(
-        self,
-        policy: Ints,
-        v: Floats,
-        step: Floats,
-        most: int,
-        want: float,
-        levelling: bool = False,
-    ) -> Taken:
-        """Step to and fro between `v` and `step` until max - min of a change is `want`.
-
-        At most `most` times. With gamma = 1, about what the last step added everywhere is taken off
-        again. If `levelling` there are no rewards, and it ends where the entries differ by at most
-        `want`.
-        """
+Model = tuple[Any, Any, Floats, Floats]
+"""A sparse model: row pointers, successors, probabilities, and the rewards `(S, A)`. This and those
+below are plain tuples: it takes a microsecond to hand over a named one."""
+Chain = tuple[Ints, Ints, Any, Floats, Floats]
+"""The rows of a policy's actions in a sparse model, side by side: where each starts and ends, the
+successors, the probabilities, and the rewards `(S,)`."""
+DenseChain = tuple[Floats, Floats]
+"""The rows of a policy's actions in a dense model as columns `(S, S)`, and the rewards `(S,)`."""
+Bellman = tuple[float, Floats, Ints, Floats, float, float]
+"""A Bellman step that is to be taken: gamma, and what `bellman` is given."""
 
 
-def steps_of(mdp: TabularMDP, gamma: float) -> Steps:
+def steps_of(mdp: TabularMDP, gamma: float) -> "SparseSteps | DenseSteps":
     """Return how steps are taken in `mdp`."""
-    return SparseSteps(mdp, gamma) if mdp.is_thin else DenseSteps(mdp, gamma)
+    return SparseSteps(mdp, gamma) if mdp.prefers_sparse else DenseSteps(mdp, gamma)
 
 
 class SparseSteps:
@@ -85,46 +70,49 @@ class SparseSteps:
         self._gamma, self._parts = gamma, blocks(mdp)
         self._model = (csr.indptr, csr.indices, csr.data, mdp.rewards)
         start, room = _rooms(csr.indptr, *mdp.rewards.shape)
-        self._chain = (start, start.copy(), np.empty(room, np.int32), np.empty(room), np.empty(n))
-        self._followed, self._nothing = np.full(n, -1), np.zeros(n)
+        rows = (start, start.copy(), np.empty(room, np.int32), np.empty(room))
+        self._chain, self._nothing = (*rows, np.empty(n)), np.zeros(n)
+        self._followed = np.full(n, -1)
         self._above, self._others = np.full(mdp.rewards.shape, np.inf), np.empty(n)
 
     def _follow(self, policy: Ints) -> None:
-        arguments = (*self._model, *self._chain, self._followed, self._others, policy)
+        arguments = (self._model, self._chain, self._followed, self._others, policy)
         for _ in in_parallel(_copy_sparse_rows, arguments, self._parts):
             pass
 
     def bellman(
         self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
     ) -> tuple[float, float, int]:
-        """See `Steps`."""
+        """Put T v into `step` `(S,)` and make `policy` greedy; return min d, max d, changes.
+
+        What was at most u when the last step had risen by R is at most u - R + `risen`, and
+        nothing is above r + `ceiling`.
+        """
         self._follow(policy)
         now = (self._gamma, v, policy, step, risen, ceiling)
-        arguments = (*self._model, *self._chain, self._above, self._others, *now)
+        arguments = (self._model, self._chain, self._above, self._others, now)
         found = list(in_parallel(_sparse_bellman, arguments, self._parts))
         low, high = min(x[0] for x in found), max(x[1] for x in found)
         return low, high, sum(x[2] for x in found)
 
     def policy(
-        self,
-        policy: Ints,
-        v: Floats,
-        step: Floats,
-        most: int,
-        want: float,
-        levelling: bool = False,
+        self, policy: Ints, v: Floats, step: Floats, most: int, want: float, levelling: bool = False
     ) -> Taken:
-        """See `Steps`."""
+        """Step to and fro between `v` and `step` until max - min of a change is `want`.
+
+        At most `most` times. With gamma = 1, about what the last step added everywhere is taken off
+        again. If `levelling` there are no rewards, and it ends where the entries differ by at most
+        `want`.
+        """
         self._follow(policy)
-        *rows, reward = self._chain
-        chain: tuple[Any, ...] = (*rows, self._nothing if levelling else reward, self._gamma)
+        chain = (*self._chain[:-1], self._nothing) if levelling else self._chain
         if len(self._parts) == 1:
-            now: Any = (*chain, v, step, levelling, most, want)
-            return Taken(*_sparse_steps(*now))
+            return Taken(*_sparse_steps(chain, self._gamma, v, step, levelling, most, want))
         base, first, low, high, number = 0.0, np.inf, -np.inf, np.inf, 0
         while number < most and high - low > want:
             number += 1
-            found = list(in_parallel(_sparse_step, (*chain, v, step, base, levelling), self._parts))
+            now = (chain, self._gamma, v, step, base, levelling)
+            found = list(in_parallel(_sparse_step, now, self._parts))
             low, high = min(x[0] for x in found), max(x[1] for x in found)
             base = low if self._gamma == 1.0 and not levelling else 0.0
             first = high - low if number == 1 else first
@@ -140,33 +128,25 @@ class DenseSteps:
         self._gamma = gamma
         self._model = (mdp.dense, mdp.rewards)
         self._by_successor = mdp.by_successor
-        self._chain = (np.empty((n, n)), np.empty(n))
-        self._followed, self._nothing = np.full(n, -1), np.zeros(n)
+        self._chain, self._nothing = (np.empty((n, n)), np.empty(n)), np.zeros(n)
+        self._followed = np.full(n, -1)
         self._above = np.full(mdp.rewards.shape, np.inf)
 
     def bellman(
         self, v: Floats, policy: Ints, step: Floats, risen: float, ceiling: float
     ) -> tuple[float, float, int]:
-        """See `Steps`."""
-        _copy_dense_rows(*self._model, *self._chain, self._followed, policy)
-        now: Any = (self._gamma, v, policy, step, risen, ceiling)
-        model = (*self._model, self._by_successor)
-        return _dense_bellman(*model, *self._chain, self._above, *now)
+        """See `SparseSteps`."""
+        _copy_dense_rows(*self._model, self._chain, self._followed, policy)
+        now = (self._gamma, v, policy, step, risen, ceiling)
+        return _dense_bellman(*self._model, self._by_successor, self._chain, self._above, now)
 
     def policy(
-        self,
-        policy: Ints,
-        v: Floats,
-        step: Floats,
-        most: int,
-        want: float,
-        levelling: bool = False,
+        self, policy: Ints, v: Floats, step: Floats, most: int, want: float, levelling: bool = False
     ) -> Taken:
-        """See `Steps`."""
-        _copy_dense_rows(*self._model, *self._chain, self._followed, policy)
-        chain, reward = self._chain
-        rewards = self._nothing if levelling else reward
-        return Taken(*_dense_steps(chain, rewards, self._gamma, v, step, levelling, most, want))
+        """See `SparseSteps`."""
+        _copy_dense_rows(*self._model, self._chain, self._followed, policy)
+        chain = (*self._chain[:-1], self._nothing) if levelling else self._chain
+        return Taken(*_dense_steps(chain, self._gamma, v, step, levelling, most, want))
 
 
 @inlined
@@ -193,15 +173,8 @@ def _rooms(indptr: Any, n_states: int, n_actions: int) -> tuple[Ints, int]:
 
 @jit
 def _copy_sparse_rows(
-    indptr: Any,
-    indices: Any,
-    data: Floats,
-    r: Floats,
-    start: Ints,
-    end: Ints,
-    successor: Any,
-    probability: Floats,
-    reward: Floats,
+    model: Model,
+    chain: Chain,
     followed: Ints,
     others: Floats,
     policy: Ints,
@@ -209,6 +182,8 @@ def _copy_sparse_rows(
     finish: int,
 ) -> None:
     """Make the rows of a chain those of `policy` where they are not; then `others` is unknown."""
+    indptr, indices, data, r = model
+    start, end, successor, probability, reward = chain
     n_actions, one = np.uint64(r.shape[1]), np.uint64(1)
     for s in range(np.uint64(begin), np.uint64(finish)):
         later = s + AHEAD
@@ -228,25 +203,7 @@ def _copy_sparse_rows(
 
 @jit
 def _sparse_bellman(
-    indptr: Any,
-    indices: Any,
-    data: Floats,
-    r: Floats,
-    start: Ints,
-    end: Ints,
-    successor: Any,
-    probability: Floats,
-    reward: Floats,
-    above: Floats,
-    others: Floats,
-    gamma: float,
-    v: Floats,
-    policy: Ints,
-    step: Floats,
-    risen: float,
-    ceiling: float,
-    begin: int,
-    finish: int,
+    model: Model, chain: Chain, above: Floats, others: Floats, now: Bellman, begin: int, finish: int
 ) -> tuple[float, float, int]:
     """Take the Bellman step of the states from `begin` to `finish`.
 
@@ -254,6 +211,9 @@ def _sparse_bellman(
     that may be better are collected for many states, without a branch, before their rows are read:
     a processor that guesses wrong at each would wait for memory at each.
     """
+    indptr, indices, data, r = model
+    start, end, successor, probability, reward = chain
+    gamma, v, policy, step, risen, ceiling = now
     n_actions, one, two = np.uint64(r.shape[1]), np.uint64(1), np.uint64(2)
     q, rewards = above.reshape(-1), r.reshape(-1)
     rows = np.empty(max(ROOM, r.shape[1]), np.uint64)
@@ -298,11 +258,7 @@ def _sparse_bellman(
 
 @jit
 def _sparse_step(
-    start: Ints,
-    end: Ints,
-    successor: Any,
-    probability: Floats,
-    reward: Floats,
+    chain: Chain,
     gamma: float,
     v: Floats,
     step: Floats,
@@ -315,6 +271,7 @@ def _sparse_step(
 
     If `levelling`, of r + gamma P v.
     """
+    start, end, successor, probability, reward = chain
     low, high = np.inf, -np.inf
     for s in range(begin, finish):
         total = reward[s] + gamma * row_sum(successor, probability, start[s], end[s], v)
@@ -326,37 +283,9 @@ def _sparse_step(
 
 
 @jit
-def _sparse_steps(
-    start: Ints,
-    end: Ints,
-    successor: Any,
-    probability: Floats,
-    reward: Floats,
-    gamma: float,
-    v: Floats,
-    step: Floats,
-    levelling: bool,
-    most: int,
-    want: float,
-) -> tuple[int, float, float, float]:
-    """Return what `Taken` has."""
-    base, first, low, high, number = 0.0, np.inf, -np.inf, np.inf, 0
-    while number < most and high - low > want:
-        number += 1
-        low, high = _sparse_step(
-            start, end, successor, probability, reward, gamma, v, step, base, levelling, 0, len(v)
-        )
-        base = low if gamma == 1.0 and not levelling else 0.0
-        first = high - low if number == 1 else first
-        v, step = step, v
-    return number, first, low, high
-
-
-@jit
-def _copy_dense_rows(
-    P: Floats, r: Floats, chain: Floats, reward: Floats, followed: Ints, policy: Ints
-) -> None:
+def _copy_dense_rows(P: Floats, r: Floats, chain: DenseChain, followed: Ints, policy: Ints) -> None:
     """Make the columns of a chain the rows of `policy` where they are not."""
+    matrix, reward = chain
     n_states = np.uint64(len(r))
     for begin in range(np.uint64(0), n_states, TILE):
         finish = min(begin + TILE, n_states)
@@ -367,47 +296,38 @@ def _copy_dense_rows(
         if changed:
             for j in range(n_states):
                 for s in range(begin, finish):
-                    chain[j, s] = P[s, np.uint64(policy[s]), j]
+                    matrix[j, s] = P[s, np.uint64(policy[s]), j]
 
 
 @inlined
-def _dense_step(chain: Floats, reward: Floats, gamma: float, v: Floats, step: Floats) -> None:
+def _dense_product(chain: DenseChain, gamma: float, v: Floats, step: Floats) -> None:
     """Put r + gamma P v into `step`, four successors at a time."""
+    matrix, reward = chain
     n_states = len(v)
     whole = n_states - n_states % 4
     for s in range(n_states):
         step[s] = 0.0
     for j in range(0, whole, 4):
         a, b, c, d = v[j], v[j + 1], v[j + 2], v[j + 3]
-        w, x, y, z = chain[j], chain[j + 1], chain[j + 2], chain[j + 3]
+        w, x, y, z = matrix[j], matrix[j + 1], matrix[j + 2], matrix[j + 3]
         for s in range(n_states):
             step[s] += (a * w[s] + b * x[s]) + (c * y[s] + d * z[s])
     for j in range(whole, n_states):
         for s in range(n_states):
-            step[s] += v[j] * chain[j, s]
+            step[s] += v[j] * matrix[j, s]
     for s in range(n_states):
         step[s] = reward[s] + gamma * step[s]
 
 
 @jit
 def _dense_bellman(
-    P: Floats,
-    r: Floats,
-    by_successor: Floats,
-    chain: Floats,
-    reward: Floats,
-    above: Floats,
-    gamma: float,
-    v: Floats,
-    policy: Ints,
-    step: Floats,
-    risen: float,
-    ceiling: float,
+    P: Floats, r: Floats, by_successor: Floats, chain: DenseChain, above: Floats, now: Bellman
 ) -> tuple[float, float, int]:
     """Take the Bellman step of all states."""
+    gamma, v, policy, step, risen, ceiling = now
     n_states, n_actions = r.shape
     kept = 0
-    _dense_step(chain, reward, gamma, v, step)
+    _dense_product(chain, gamma, v, step)
     for s in range(n_states):
         for a in range(n_actions):
             above[s, a] = min(above[s, a] + risen, r[s, a] + ceiling)
@@ -444,29 +364,41 @@ def _dense_bellman(
 
 
 @jit
-def _dense_steps(
-    chain: Floats,
-    reward: Floats,
+def _dense_step(
+    chain: DenseChain,
     gamma: float,
     v: Floats,
     step: Floats,
+    base: float,
     levelling: bool,
-    most: int,
-    want: float,
+    begin: int,
+    finish: int,
+) -> tuple[float, float]:
+    """Do what `_sparse_step` does, for all states."""
+    _dense_product(chain, gamma, v, step)
+    low, high = np.inf, -np.inf
+    for s in range(begin, finish):
+        total = step[s]
+        step[s] = total - base
+        change = total if levelling else total - v[s]
+        low = min(low, change)
+        high = max(high, change)
+    return low, high
+
+
+def _steps(
+    chain: Any, gamma: float, v: Floats, step: Floats, levelling: bool, most: int, want: float
 ) -> tuple[int, float, float, float]:
-    """Return what `Taken` has."""
+    """Return what `Taken` has, after steps that are each a `one_step`."""
     base, first, low, high, number = 0.0, np.inf, -np.inf, np.inf, 0
     while number < most and high - low > want:
         number += 1
-        _dense_step(chain, reward, gamma, v, step)
-        low, high = np.inf, -np.inf
-        for s in range(len(v)):
-            total = step[s]
-            step[s] = total - base
-            change = total if levelling else total - v[s]
-            low = min(low, change)
-            high = max(high, change)
+        low, high = one_step(chain, gamma, v, step, base, levelling, 0, len(v))
         base = low if gamma == 1.0 and not levelling else 0.0
         first = high - low if number == 1 else first
         v, step = step, v
     return number, first, low, high
+
+
+_sparse_steps = specialised(_steps, {}, one_step=_sparse_step)
+_dense_steps = specialised(_steps, {}, one_step=_dense_step)

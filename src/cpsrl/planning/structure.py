@@ -14,14 +14,14 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from cpsrl.checks import is_sparse
-from cpsrl.mdp import DENSE_PLANNING, TabularMDP
+from cpsrl.mdp import DENSE_STATES, TabularMDP
 from cpsrl.planning import elimination
 from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.certificates import UNIT, differences
 from cpsrl.planning.evaluation import closed_classes, factored, policy_chain, span, sparse_factors
-from cpsrl.types import Floats, Ints, brief
-from cpsrl.waiting import interruptible, stage
+from cpsrl.support.checks import is_sparse
+from cpsrl.support.interruptible import interruptible, stage
+from cpsrl.support.types import Floats, Ints, brief
 
 EXACT_DIAMETER_STATES = 2000
 MOST_ITERATIONS = 1000
@@ -126,7 +126,7 @@ def hitting_times(mdp: TabularMDP, target: int, reach: Any) -> Floats:
     nearer = steps[matrix.indices] < steps[row // n_actions]
     weight = np.bincount(row[nearer], matrix.data[nearer], n_states * n_actions)
     policy = np.argmax(weight.reshape(n_states, n_actions), axis=1)
-    evaluate = _sparse_times if mdp.is_thin and n_states > 2 * DENSE_PLANNING else _dense_times
+    evaluate = _sparse_times if mdp.prefers_sparse and n_states > 2 * DENSE_STATES else _dense_times
     states, times = np.arange(n_states), evaluate(mdp, policy, target)
     for _ in range(MOST_ITERATIONS):
         if not np.isfinite(times).all():
@@ -152,11 +152,9 @@ def _dense_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     chain[:, target] = 0.0
     times = np.ones(mdp.n_states)
     times[target] = 0.0
-    try:
-        elimination.evaluate_leaving(chain, leave, times)
-    except ZeroDivisionError:  # a probability of getting there underflowed
-        times[:] = np.inf
-    return times
+    if elimination.evaluate_leaving(chain, leave, times) and np.isfinite(times).all():
+        return times
+    return _sparse_times(mdp, policy, target)  # a probability of getting there underflowed
 
 
 def _sparse_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
@@ -164,10 +162,7 @@ def _sparse_times(mdp: TabularMDP, policy: Ints, target: int) -> Floats:
     rows = mdp.csr[rest * mdp.n_actions + policy[rest]]
     leave = rows[:, [target]].toarray().ravel()
     times = np.zeros(mdp.n_states)
-    try:
-        times[rest] = sparse_factors(rows[:, rest], leave).solve(np.ones(rest.size))
-    except ZeroDivisionError:  # a probability of getting there underflowed
-        times[rest] = np.inf
+    times[rest] = sparse_factors(rows[:, rest], leave).solve(np.ones(rest.size))
     return times
 
 

@@ -11,20 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cpsrl.checks import shown
+from cpsrl.documents import by_state
 from cpsrl.mdp import TabularMDP
-from cpsrl.pages.notebook import by_state
 from cpsrl.planning.arguments import checks_arguments
 from cpsrl.planning.average import AverageSolution, solve_average
-from cpsrl.planning.certificates import differences
-from cpsrl.planning.discounted import (
-    DiscountedSolution,
-    reward_shift,
-    solve_discounted,
-    with_rewards,
-)
-from cpsrl.types import Floats, Ints, brief
-from cpsrl.waiting import interruptible, stage
+from cpsrl.planning.certificates import differences, measures
+from cpsrl.planning.discounted import DiscountedSolution, solve_discounted
+from cpsrl.planning.ladder import with_rewards
+from cpsrl.support.checks import shown
+from cpsrl.support.interruptible import interruptible, stage
+from cpsrl.support.types import Floats, Ints, brief
 
 TIE = 1e-11
 GAP = 1e-9
@@ -66,7 +62,7 @@ def planning_gap(
     given = isinstance(optimal, AverageSolution) and len(optimal.gain) == mdp.n_states
     if optimal is not None and not given:
         raise ValueError(f"optimal must be solve_average(mdp), not {shown(optimal)}")
-    if far := reward_shift(mdp):
+    if far := measures(mdp).shift:
         found = planning_gap(with_rewards(mdp, mdp.rewards - far), gamma)
         return replace(found, gain=found.gain + far)
     optimal = optimal or solve_average(mdp)
@@ -133,7 +129,7 @@ def sufficient_gamma(
 
     A gap that opens and closes between two neighbouring gammas of the scan is not seen.
     """
-    mdp = with_rewards(mdp, mdp.rewards - reward_shift(mdp))
+    mdp = with_rewards(mdp, mdp.rewards - measures(mdp).shift)
     optimal = solve_average(mdp)
     grid = 1 - np.geomspace(1 - largest, 1.0, points)
     enough, short = np.nan, np.nan

@@ -25,14 +25,14 @@ How steps are taken in sparse and in dense models is in `steps`.
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._private.compile import jit
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import ordered
 from cpsrl.planning.certificates import UNIT, measures, row_rounding
 from cpsrl.planning.kernels import FAR_SIGHTED
 from cpsrl.planning.steps import Taken, steps_of
-from cpsrl.types import Floats, Ints
-from cpsrl.waiting import stage
+from cpsrl.support.interruptible import stage
+from cpsrl.support.types import Floats, Ints
 
 SHARE = 0.1
 """What share of max d - min d policy steps leave before the next Bellman step."""
@@ -163,7 +163,7 @@ class Sweeps:
                 self._policy_steps(int(needed) + 1, want)
                 return
             self.slow = True
-        if not self._mdp.is_thin:
+        if not self._mdp.prefers_sparse:
             self._policy_steps(4 << min(self.sweeps // ROUNDS, DOUBLINGS), want)
             return
         base = 0.0 if self._gamma < 1 else (self.low + self.high) / 2
