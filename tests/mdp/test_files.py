@@ -4,15 +4,17 @@ from errno import EROFS
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from cpsrl import TabularMDP
-from cpsrl.atomic import whole_file
 from cpsrl.environments import environment
 from cpsrl.mdp.files import write_mdp
+from cpsrl.support.atomic import whole_file
 
 TABLES = (".csv", ".parquet")
 
@@ -228,7 +230,8 @@ def off_by_a_little(suffix, folder):
         table = read(path)
         place = table.column_names.index("probability")
         changed = [0.7499999 if p == 0.75 else float(p) for p in table["probability"].to_pylist()]
-        write(table.set_column(place, "probability", [changed]), path)
+        table = table.set_column(place, "probability", [changed])
+        write(table.replace_schema_metadata(None), path)
     return path
 
 
@@ -274,7 +277,7 @@ def test_a_file_says_which_actions_are_not_available(tmp_path):
     np.testing.assert_array_equal(mdp.available, [[True, True], [True, False]])
     assert mdp.action_names == ("wait", "start")
     (tmp_path / "shorter.csv").write_text(PARTLY.replace("busy,start,,,\n", ""))
-    with pytest.raises(ValueError, match="no line for state 'busy' and action 'start'"):
+    with pytest.raises(ValueError, match="no line for state 'busy' under action 'start'"):
         TabularMDP.load(tmp_path / "shorter.csv")
     same(TabularMDP.load(tmp_path / "shorter.csv", missing_unavailable=True), mdp)
 
@@ -283,7 +286,10 @@ def test_a_file_says_which_actions_are_not_available(tmp_path):
     ("line", "complaint"),
     [
         ("busy,start,,1,", "line 6: next_state is empty"),
-        ("busy,start,,,\nbusy,start,idle,1,0", "'busy' and action 'start': .* not available, and"),
+        (
+            "busy,start,,,\nbusy,start,idle,1,0",
+            "'busy' under action 'start': .* not available, and",
+        ),
         ("busy,start,,,\nlost,start,,,", "state 'lost' has no available action"),
     ],
 )
@@ -324,18 +330,19 @@ def test_zero_rows_of_an_npz_may_be_unavailable_actions(tmp_path):
         (with_line(5, "busy,wait,idle,-0.25,1"), r"line 5: probability is -0.25.*\[0, 1\]"),
         (with_line(5, "busy,wait,idle,0.25,nan"), "line 5: reward is nan"),
         (with_line(5, "busy,wait,idle,0.25,inf"), "line 5: reward is inf"),
+        (with_line(5, "busy,wait,id\0le,0.25,1"), "line 5: next_state has a NUL"),
         (with_line(5, "busy,wait,gone,0.25,1"), "line 5: next_state 'gone' has no line"),
         (
             with_line(5, "busy,wait,idle,0.35,1"),
-            "line 5: the probabilities of state 'busy' and action 'wait' sum to 1.1",
+            "line 5: the probabilities of state 'busy' under action 'wait' sum to 1.1",
         ),
         (
             with_line(5, "busy,wait,busy,0.25,1"),
-            "line 6: a second line for the same next_state of state 'busy' and action 'wait'",
+            "line 6: a second line for the same next_state of state 'busy' under action 'wait'",
         ),
         (
             with_line(7, "busy,wait,busy,0.75,1"),
-            "there is no line for state 'busy' and action 'start'",
+            "there is no line for state 'busy' under action 'start'",
         ),
     ],
 )
@@ -364,6 +371,7 @@ def test_a_csv_that_is_not_utf8_is_refused_with_advice(encoding, tmp_path):
         ("reward_low,reward_high", "0,1 0,1 0,1 0,1 0,1", r"reward_range is \(0, 1\), but"),
         ("initial", "1 0 0 0 0", "line 2: initial is not the same on all lines of state 'idle'"),
         ("initial", "0.5 0.5 0.6 0.6 0.6", "initial must be .*sum to 1"),
+        ("initial", "1 1 0.5 0.5 0.5", "initial must be .*sum to 1"),
     ],
 )
 def test_malformed_optional_columns(column, values, complaint, tmp_path):
@@ -390,7 +398,9 @@ def test_parquet_takes_whole_numbers_and_names_the_row(tmp_path):
     }
     path = tmp_path / "mdp.parquet"
     parquet.write_table(pa.table(columns), path)
-    np.testing.assert_array_equal(TabularMDP.load(path).dense[:, 0], [[0, 1], [1, 0]])
+    with pytest.warns(UserWarning, match=r"mdp\.parquet has no checksum"):
+        found = TabularMDP.load(path)
+    np.testing.assert_array_equal(found.dense[:, 0], [[0, 1], [1, 0]])
     parquet.write_table(pa.table(columns | {"reward": [0.5, None]}), path)
     with pytest.raises(ValueError, match="row 2: reward is empty"):
         TabularMDP.load(path)
@@ -501,7 +511,7 @@ def test_where_nothing_can_be_written_the_file_is_named_and_not_its_temporary(
     def refuse(*_, **__):
         raise OSError(EROFS, "Read-only file system", "temporary")
 
-    monkeypatch.setattr("cpsrl.atomic.open", refuse, raising=False)
+    monkeypatch.setattr("cpsrl.support.atomic.open", refuse, raising=False)
     monkeypatch.setattr(Path, "unlink", refuse)
     path = tmp_path / "notes"
     with pytest.raises(OSError, match=f"cannot write {path}: Read-only") as told, whole_file(path):
@@ -510,16 +520,69 @@ def test_where_nothing_can_be_written_the_file_is_named_and_not_its_temporary(
 
 
 def test_wrong_paths(tmp_path):
-    with pytest.raises(ValueError, match=r"\.npz, \.csv or \.parquet, not '\.xlsx'"):
+    with pytest.raises(ValueError, match=r"\.npz, \.csv, \.parquet or \.drn, not '\.xlsx'"):
         TabularMDP.load(tmp_path / "mdp.xlsx")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         TabularMDP.load(tmp_path / "mdp.csv")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet", ".drn"])
+def test_a_pipe_or_a_folder_is_neither_waited_for_nor_replaced(suffix, tmp_path):
+    pipe, folder = tmp_path / f"pipe{suffix}", tmp_path / f"folder{suffix}"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for place in (pipe, folder):
+        with pytest.raises(ValueError, match=f"{place} is not a file but a folder, a pipe"):
+            TabularMDP.load(place)
+    with pytest.raises(OSError, match=f"cannot write {pipe}: it is a pipe or a device"):
+        TabularMDP([[[1.0]]], [[0.0]]).save(pipe)
+    assert pipe.is_fifo()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_load_and_save_are_these(tmp_path):
     river = environment("riverswim")
     river.save(tmp_path / "river.parquet")
     same(TabularMDP.load(tmp_path / "river.parquet"), river)
+
+
+def flipped(path, bits):
+    """The model that each copy of a file with one bit changed is read as; None if it is refused."""
+    whole, damaged = path.read_bytes(), path.with_name(f"damaged{path.suffix}")
+    for bit in bits:
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(content)
+        try:
+            yield TabularMDP.load(damaged)
+        except ValueError:
+            yield None
+
+
+@pytest.mark.filterwarnings("ignore:.*has no checksum")
+@pytest.mark.parametrize("bits", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_parquet_with_one_changed_bit_is_refused_or_is_the_same_model(bits, tmp_path):
+    mdp = environment("access-control", servers=2)
+    path = tmp_path / "mdp.parquet"
+    mdp.save(path)
+    size = 8 * path.stat().st_size
+    chosen = np.random.default_rng(0).choice(size, min(bits, size), replace=False)
+    read = [found for found in flipped(path, chosen.tolist()) if found is not None]
+    assert 0 < len(read) < len(chosen) / 2
+    for found in read:
+        same(found, mdp)
+
+
+def test_a_changed_parquet_that_kept_its_checksum_is_refused(tmp_path):
+    from pyarrow import parquet
+
+    path = tmp_path / "river.parquet"
+    environment("riverswim").save(path)
+    table = parquet.read_table(path)
+    assert table.schema.metadata.keys() == {b"cpsrl.sha256"}
+    parquet.write_table(table.slice(0, len(table) - 1), path)
+    with pytest.raises(ValueError, match=r"river\.parquet: its columns are not those"):
+        TabularMDP.load(path)
 
 
 def test_a_sparse_npz_is_read_without_making_it_dense(tmp_path):
@@ -547,3 +610,36 @@ def test_means_of_transition_rewards_that_cancel_may_be_rounded():
     TabularMDP(transitions, [[1e-17], [1e-17]], transition_rewards=each)
     with pytest.raises(ValueError, match="means"):
         TabularMDP(transitions, [[1e-3], [0]], transition_rewards=each)
+
+
+def test_a_table_that_unpacks_to_more_than_there_is_room_for_is_refused(tmp_path, monkeypatch):
+    path, n = tmp_path / "mdp.parquet", 200_000
+    columns = {"state": np.zeros(n, int), "action": np.zeros(n, int)}
+    columns |= {"next_state": np.arange(n), "probability": np.ones(n) / n, "reward": np.zeros(n)}
+    parquet.write_table(pa.table(columns), path)
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 1e6)
+    with pytest.raises(ValueError, match=r"mdp.parquet: .*unpacks to 0.0 GiB"):
+        TabularMDP.load(path)
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), ["x" * 10_000])
+    parquet.write_table(pa.table(columns | {"state": words}), path)
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 1e9)
+    with pytest.raises(ValueError, match=r"unpacks to 5\.6 GiB"):
+        TabularMDP.load(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".drn"])
+def test_a_short_file_of_very_many_pairs_is_refused_before_they_take_room(
+    suffix, tmp_path, monkeypatch
+):
+    path, n = tmp_path / f"mdp{suffix}", 1_000
+    lines = ["state,action,next_state,probability,reward"]
+    lines += [f"{s},go{s},{s},1,0" for s in range(n)]
+    if suffix == ".drn":
+        lines = ["@type: MDP", "@reward_models", "r", "@nr_states", str(n), "@model"]
+        lines += [f"state {s} [0]\naction go{s} [0]\n{s} : 1" for s in range(n)]
+    path.write_text("\n".join(lines))
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 5e7)
+    with pytest.raises(ValueError, match=r"unpacks to 0\.1 GiB, and there are 0\.0 GiB here"):
+        TabularMDP.load(path, missing_unavailable=True)
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 1e9)
+    assert TabularMDP.load(path, missing_unavailable=True).n_actions == n

@@ -101,9 +101,10 @@ def test_wrong_shapes_and_rewards_are_refused(arguments, complaint):
         ({"noise": np.nan}, "noise must be a standard deviation of at least 0"),
         ({"noise": "gaussian"}, "noise must be a standard deviation or 'bernoulli'"),
         ({"noise": [0.1, 0.2]}, r"noise must be a number or \(3, 2\), not \(2,\)"),
+        ({"state_names": 3}, "state_names must be 3 names, not 3"),
         ({"state_names": ["a", "b"]}, "state_names must be 3 different names, not 2"),
         ({"action_names": ["a", "a"]}, "action_names must be 2 different names, not 1"),
-        ({"features": np.ones((2, 4))}, r"features must be \(S, N\) with S = 3, not \(2, 4\)"),
+        ({"features": np.ones((2, 4))}, r"features must be \(3, N\), not \(2, 4\)"),
         ({"features": np.full((3, 1), np.nan)}, r"features\[0, 0\] is nan"),
     ],
 )
@@ -156,6 +157,17 @@ def test_entries_that_are_stored_twice_are_added_and_zeros_dropped():
     mdp = cpsrl.TabularMDP(matrix, np.zeros((2, 1)))
     np.testing.assert_array_equal(mdp.dense[:, 0], [[0.5, 0.5], [0, 1]])
     assert mdp.csr.nnz == 3
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+def test_what_is_stored_twice_is_a_probability_each_time(form):
+    where = [0, 0, 1], [0, 0, 1]
+    matrix = scipy.sparse.coo_array(([2.0, -1.0, 1.0], where), shape=(2, 2))
+    if form != "coo":
+        stored = [2.0, -1.0, 1.0], [0, 0, 1], [0, 2, 3]
+        matrix = getattr(scipy.sparse, f"{form}_array")(stored, shape=(2, 2))
+    with pytest.raises(ValueError, match=r"from state 0 under action 0 to state 0 is -?[12]\.0"):
+        cpsrl.TabularMDP(matrix, np.zeros((2, 1)))
 
 
 def test_the_simulator_takes_one_uniform_a_step_through_the_inverse_distribution_function():

@@ -1,4 +1,4 @@
-"""MDPs as files, both ways: `.npz`, `.csv` and `.parquet`.
+"""MDPs as files, both ways: `.npz`, `.csv`, `.parquet` and `.drn`.
 
 `.npz` keeps everything: `transitions` (S, A, S), or `transitions_data`, `transitions_indices` and
 `transitions_indptr` of the sparse matrix (S*A, S); `rewards` (S, A); and, each of them optional,
@@ -6,7 +6,9 @@
 `available` (S, A), `noise`, `initial`, `state_names`, `action_names`, `features`, `name` and
 `reward_range`.
 
-`.csv` and `.parquet` are tables with one line per possible transition: see `cpsrl.mdp.long_form`.
+`.csv` and `.parquet` are tables with one line per possible transition: see
+`cpsrl.mdp.transition_tables`. `.drn` is the explicit format of the model checker Storm: see
+`cpsrl.mdp.drn`.
 
 A file is read as the arguments of `TabularMDP`, which checks them; reading one never runs code.
 Files are written whole or not at all.
@@ -15,21 +17,22 @@ Files are written whole or not at all.
 import os
 import warnings
 import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import scipy
 
-from cpsrl.atomic import whole_file
-from cpsrl.checks import is_sparse
-from cpsrl.mdp.long_form import ROUNDED, read_csv, read_parquet, write_csv, write_parquet
-from cpsrl.registry import unknown
+from cpsrl.mdp.drn import read_drn, write_drn
+from cpsrl.mdp.transition_tables import ROUNDED, read_csv, read_parquet, write_csv, write_parquet
+from cpsrl.support.atomic import whole_file
+from cpsrl.support.checks import COPIES, check_unpacked, is_sparse
+from cpsrl.support.registry import unknown
+from cpsrl.support.serialise import MISREAD, checked_file
 
 __all__ = ["read_arguments", "write_mdp"]
 
-FILES = (".npz", ".csv", ".parquet")
+FILES = (".npz", ".csv", ".parquet", ".drn")
 SPARSE_PARTS = ("transitions_data", "transitions_indices", "transitions_indptr")
 REWARD_FIELDS = ("rewards", "transition_rewards", "reward_range")
 NUMBER_FIELDS = ("transitions", *SPARSE_PARTS, *REWARD_FIELDS, "initial", "features")
@@ -37,32 +40,31 @@ TEXT_FIELDS = ("state_names", "action_names", "name")
 
 
 def read_arguments(
-    path: str | os.PathLike[str], normalise: bool = False, missing_unavailable: bool = False
+    path: str | os.PathLike[str],
+    normalise: bool = False,
+    missing_unavailable: bool = False,
+    reward_model: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of the `TabularMDP` in a `.npz`, `.csv` or `.parquet` file.
-
-    Args:
-        path: the file.
-        normalise: divide rows whose probabilities do not quite sum to 1 by their sums, and warn
-            of the largest correction. Rows that are off by more than .05 stay an error.
-        missing_unavailable: take actions without a transition for unavailable ones.
-    """
+    """Return the arguments of the `TabularMDP` in a file; what is asked says `TabularMDP.load`."""
     path = Path(path)
-    read = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet}[_suffix(path)]
-    if not path.is_file():
+    suffix = _suffix(path)
+    if reward_model is not None and suffix != ".drn":
+        raise ValueError(f"{path}: only a .drn file has reward models to choose from")
+    if not checked_file(path).exists():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        arguments = read(path, normalise, missing_unavailable)
+        chosen = (reward_model,) if suffix == ".drn" else ()
+        read, _ = FORMATS[suffix]
+        arguments: dict[str, Any] = read(path, normalise, missing_unavailable, *chosen)
         return _normalised(path, arguments) if normalise else arguments
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def write_mdp(mdp: Any, path: str | os.PathLike[str]) -> None:
-    """Write `mdp` to a `.npz`, `.csv` or `.parquet` file, whole or not at all."""
+    """Write `mdp` to a `.npz`, `.csv`, `.parquet` or `.drn` file, whole or not at all."""
     path = Path(path)
-    check_steady(mdp)
-    write = {".npz": write_npz, ".csv": write_csv, ".parquet": write_parquet}[_suffix(path)]
+    _, write = FORMATS[_suffix(path)]
     with whole_file(path) as file:
         write(mdp, file)
 
@@ -70,21 +72,14 @@ def write_mdp(mdp: Any, path: str | os.PathLike[str]) -> None:
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in FILES:
-        raise ValueError(f"{path}: an MDP is stored as .npz, .csv or .parquet, not {suffix!r}")
-    return suffix
-
-
-def check_steady(mdp: Any) -> None:
-    """Raise a ValueError if the world changes."""
-    if mdp.changes is not None:
         raise ValueError(
-            f"a file holds one model, and {mdp!r} changes: save those of its `moments`"
+            f"{path}: an MDP is stored as .npz, .csv, .parquet or .drn, not {suffix!r}"
         )
+    return suffix
 
 
 def write_npz(mdp: Any, file: IO[bytes]) -> None:
     """Write `mdp` to an open `.npz` file."""
-    check_steady(mdp)
     fields: dict[str, Any] = {
         "rewards": mdp.rewards,
         "noise": np.asarray(mdp.noise),
@@ -136,6 +131,8 @@ def read_npz(
     """Return the arguments of the MDP of a `.npz` file, by its path or open."""
     if not zipfile.is_zipfile(path):
         raise ValueError("not a whole .npz file")
+    with zipfile.ZipFile(path) as file:
+        check_unpacked(path, COPIES * sum(float(entry.file_size) for entry in file.infolist()))
     if not isinstance(path, Path):
         path.seek(0)
     fields: dict[str, Any] = {}
@@ -144,7 +141,7 @@ def read_npz(
         with np.load(path, allow_pickle=False) as archive:
             for field in archive.files:
                 fields[field] = archive[field]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, OSError, *MISREAD) as error:
         raise ValueError(f"field {field!r}: {error}") from None
     arguments = _arguments(fields)
     if missing_unavailable:
@@ -195,3 +192,12 @@ def _sparse(fields: dict[str, Any]) -> Any:
     except ValueError as error:
         raise ValueError(f"fields {', '.join(SPARSE_PARTS)}: {error}") from None
     return matrix
+
+
+FORMATS: dict[str, Any] = {
+    ".npz": (read_npz, write_npz),
+    ".csv": (read_csv, write_csv),
+    ".parquet": (read_parquet, write_parquet),
+    ".drn": (read_drn, write_drn),
+}
+"""How files are read and written, by their suffix."""

@@ -12,37 +12,47 @@ looks at the structure need not know of it; a policy is passed through `TabularM
 `cpsrl.mdp.simulator` is the environment that it describes, `cpsrl.mdp.files` its files.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cpsrl._compile import jit
-from cpsrl.checks import check_room, checked_floats, is_sparse
-from cpsrl.mdp.changes import Changes
+from cpsrl._private.compile import jit
+from cpsrl.documents import Table
+from cpsrl.documents.table import MOST_ROWS
 from cpsrl.mdp.files import read_arguments, write_mdp
-from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
+from cpsrl.mdp.problem import UNIT_RANGE, Labels, Sizes, checked_features, checked_range
 from cpsrl.mdp.simulator import (
     BERNOULLI,
     GAUSSIAN,
     NO_NOISE,
+    Dynamics,
     Simulator,
-    Successors,
     entries_of_places,
     successors_of,
 )
-from cpsrl.pages.notebook import MOST_ROWS, table
+from cpsrl.mdp.transition_tables import ROW_SUM_TOLERANCE
 from cpsrl.seeding import Streams
-from cpsrl.sizes import UNIT_RANGE, Sizes, checked_range
-from cpsrl.types import Bools, Floats, Ints
+from cpsrl.support.checks import (
+    WrongTypeError,
+    check_finite,
+    check_room,
+    checked_floats,
+    frozen,
+    is_sparse,
+    shown,
+)
+from cpsrl.support.types import Bools, Floats, Ints
 
 MOST_SUCCESSORS = 4
 """So many next states of a pair are shown in a notebook, the likeliest ones."""
-DENSE_PLANNING = 100
-"""Up to this many states dense arithmetic is the faster one, whatever the transitions."""
+DENSE_STATES = 128
+"""Models with more states are kept, drawn and planned for sparsely, if they have few successors."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -66,8 +76,6 @@ class TabularMDP:
         name: what to call the problem in tables and figures.
         reward_range: the least and the largest mean reward that an agent should think possible.
             None takes those of the MDP, and [0, 1] where rewards are Bernoulli.
-        changes: the models to come, where the world changes (see `cpsrl.mdp.changes`); the other
-            arguments are then those of the first.
 
     Its attributes are the arguments, with `rewards` `(S, A)` in any case, `transition_rewards` None
     where rewards do not depend on the transition, and `available` None where all actions are.
@@ -84,7 +92,6 @@ class TabularMDP:
     features: Floats | None
     name: str
     reward_range: tuple[float, float]
-    changes: Changes | None
 
     def __init__(
         self,
@@ -100,11 +107,10 @@ class TabularMDP:
         features: ArrayLike | None = None,
         name: str = "",
         reward_range: Any = None,
-        changes: Changes | None = None,
     ) -> None:
         given, (n_states, n_actions) = _given_rewards(rewards)
         sizes = Sizes(n_states, n_actions, available=available)
-        labels = _Labels(
+        labels = Labels(
             _checked_names("state_names", state_names, n_states),
             _checked_names("action_names", action_names, n_actions),
             n_actions,
@@ -119,20 +125,17 @@ class TabularMDP:
                 raise ValueError("rewards must be (S, A), the means of transition_rewards")
         kept = {
             "transitions": checked,
-            "rewards": _frozen(mean),
+            "rewards": frozen(mean),
             "transition_rewards": each,
             "available": sizes.available,
             "noise": _checked_noise(noise, mean, each, sizes, labels),
             "initial": _checked_initial(initial, n_states),
             "state_names": labels.states,
             "action_names": labels.actions,
-            "features": _checked_features(features, n_states),
+            "features": None if features is None else checked_features(features, n_states),
             "name": str(name),
             "reward_range": _range_of(mean, noise, reward_range, labels),
         }
-        told = ("state_names", "action_names", "features", "name", "reward_range")
-        shown = {key: kept[key] for key in told}
-        kept["changes"] = None if changes is None else changes.called(**shown)
         for key, value in kept.items():
             object.__setattr__(self, key, value)
 
@@ -154,7 +157,20 @@ class TabularMDP:
             names = self.state_name(state), self.action_name(action)
             rows.append((*names, self.rewards[state, action], ", ".join(leads)))
         headings = ("state", "action", "mean reward", "next states")
-        return table(repr(self), headings, rows, total=total)
+        return Table(headings, rows, repr(self), total=total, left=2)._repr_html_()
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the transition probabilities and mean rewards; return the matplotlib axes.
+
+        A row for every available pair of a state and an action, a column for every next state.
+
+        Args:
+            ax: axes to draw into; None makes new ones.
+        """
+        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        with figures.given_or_new(ax) as ax:
+            figures.transitions(ax, self)
+        return ax
 
     def state_name(self, state: int) -> str:
         """Return the name of a state, or else its number."""
@@ -163,6 +179,11 @@ class TabularMDP:
     def action_name(self, action: int) -> str:
         """Return the name of an action, or else its number."""
         return self.action_names[action] if self.action_names else str(action)
+
+    @property
+    def models(self) -> tuple["TabularMDP"]:
+        """The models that a problem goes through: this one, for ever."""
+        return (self,)
 
     @property
     def n_states(self) -> int:
@@ -180,28 +201,22 @@ class TabularMDP:
         return Sizes(self.n_states, self.n_actions, self.reward_range, self.available)
 
     @property
-    def moments(self) -> tuple["TabularMDP", ...]:
-        """The models that the world goes through: itself, where it does not change."""
-        return (self,) if self.changes is None else self.changes.models
-
-    @property
     def declares_range(self) -> bool:
         """Whether the range of rewards was given, and not taken from the rewards."""
-        return not isinstance(self.reward_range, _Found)
+        return not isinstance(self.reward_range, _RangeOfRewards)
 
-    @property
+    @cached_property
     def realised_range(self) -> tuple[float, float]:
-        """The range of the rewards with what single transitions pay, but for Gaussian noise.
-
-        In a world that changes, it is that of all its models.
-        """
-        paid = np.concatenate([self.reward_range, *(model.payments for model in self.moments)])
+        """The range of the rewards with what single transitions pay, but for Gaussian noise."""
+        drawn = (0.0, 1.0) if self.noise_code[0] == BERNOULLI else ()
+        paid = np.concatenate([self.reward_range, self.dynamics.rewards, drawn])
         return float(paid.min()), float(paid.max())
 
     @property
     def stand_in(self) -> Ints:
         """`(S, A)`: an available action is its own, any other's is the state's first available."""
-        return self.sizes.stand_in
+        # not those of `self.sizes`: planners take rewards that no agent's range may hold
+        return Sizes(self.n_states, self.n_actions, available=self.available).stand_in
 
     def allowed(self, policy: Ints) -> Ints:
         """Return `policy` `(S,)` with the stand-ins of unavailable actions, which do the same."""
@@ -215,11 +230,17 @@ class TabularMDP:
         return is_sparse(self.transitions)
 
     @cached_property
-    def is_thin(self) -> bool:
+    def prefers_sparse(self) -> bool:
         """Whether planning should use sparse arithmetic: many states, and few successors each."""
-        if self.n_states <= DENSE_PLANNING or self.is_sparse:
-            return self.n_states > DENSE_PLANNING
+        if self.n_states <= DENSE_STATES or self.is_sparse:
+            return self.n_states > DENSE_STATES
         return np.count_nonzero(self.transitions) < self.transitions.size / 4
+
+    @property
+    def is_thin(self) -> bool:
+        """`prefers_sparse`, as it was called before 0.3.0."""
+        warnings.warn("is_thin is now prefers_sparse", DeprecationWarning, stacklevel=2)
+        return self.prefers_sparse
 
     @cached_property
     def dense(self) -> Floats:
@@ -228,7 +249,7 @@ class TabularMDP:
             return np.asarray(self.transitions)
         shape = (self.n_states, self.n_actions, self.n_states)
         check_room("the dense transitions", *shape)
-        return _frozen(self.transitions.toarray().reshape(shape))
+        return frozen(self.transitions.toarray().reshape(shape))
 
     @cached_property
     def csr(self) -> Any:
@@ -254,17 +275,15 @@ class TabularMDP:
         return indptr, indices, _row_cumulative(indptr, np.array(matrix.data))
 
     @cached_property
-    def successors(self) -> Successors:
-        """The same for `draw_place`."""
-        return successors_of(*self.cdf)
-
-    @cached_property
-    def payments(self) -> Floats:
-        """Mean rewards: one a row, `(S*A,)`, or, if they depend on it, one a successor's place."""
-        if self.transition_rewards is None:
-            return self.rewards.ravel().copy()
-        entries = entries_of_places(self.cdf[0])
-        return self.transition_rewards[slice(None) if entries is None else entries].ravel().copy()
+    def dynamics(self) -> Dynamics:
+        """What a step of the environment is made of."""
+        noise, deviation = self.noise_code
+        rewards = self.rewards
+        if self.transition_rewards is not None:
+            entries = entries_of_places(self.cdf[0])
+            rewards = self.transition_rewards[slice(None) if entries is None else entries]
+        successors = successors_of(*self.cdf)
+        return Dynamics(successors, rewards.ravel().copy(), noise, deviation.ravel().copy())
 
     @cached_property
     def noise_code(self) -> tuple[int, Floats]:
@@ -280,20 +299,26 @@ class TabularMDP:
         return Simulator(self, Streams(seed, run))
 
     def save(self, path: Any) -> None:
-        """Write the MDP to a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`)."""
+        """Write the MDP to a `.npz`, `.csv`, `.parquet` or `.drn` file (see `cpsrl.mdp.files`)."""
         write_mdp(self, path)
 
     @staticmethod
-    def load(path: Any, normalise: bool = False, missing_unavailable: bool = False) -> "TabularMDP":
-        """Read an MDP from a `.npz`, `.csv` or `.parquet` file (see `cpsrl.mdp.files`).
+    def load(
+        path: Any,
+        normalise: bool = False,
+        missing_unavailable: bool = False,
+        reward_model: str | None = None,
+    ) -> "TabularMDP":
+        """Read an MDP from a `.npz`, `.csv`, `.parquet` or `.drn` file (see `cpsrl.mdp.files`).
 
         Args:
             path: the file.
             normalise: divide rows whose probabilities do not quite sum to 1 by their sums, and warn
                 of the largest correction.
             missing_unavailable: take actions without a transition for unavailable ones.
+            reward_model: which of the rewards of a `.drn` file, by name; None for the only ones.
         """
-        arguments = read_arguments(path, normalise, missing_unavailable)
+        arguments = read_arguments(path, normalise, missing_unavailable, reward_model)
         try:
             return TabularMDP(**arguments)
         except ValueError as error:
@@ -326,16 +351,8 @@ def _dense_cdf(rows: Floats) -> tuple[Ints, Ints, Floats]:
     return indptr, indices, cumulative
 
 
-def _frozen(array: NDArray[Any]) -> Any:
-    array = np.ascontiguousarray(array)
-    if array.flags.writeable:
-        array = array.copy()
-        array.setflags(write=False)
-    return array
-
-
 def _canonical(matrix: Any) -> Any:
-    if not _is_kept(matrix):
+    if not _is_canonical(matrix):
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         matrix.sort_indices()
@@ -347,7 +364,7 @@ def _canonical(matrix: Any) -> Any:
     return matrix
 
 
-def _is_kept(matrix: Any) -> bool:
+def _is_canonical(matrix: Any) -> bool:
     """Return whether a sparse matrix is canonical, however wide, and nobody can change it."""
     return (
         matrix.format == "csr"
@@ -356,29 +373,6 @@ def _is_kept(matrix: Any) -> bool:
         and bool(matrix.has_canonical_format)
         and bool(matrix.data.all())
     )
-
-
-def _check_finite(what: str, array: Floats) -> None:
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{what}{list(place)} is {array[place]}; it must be a finite number")
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """How errors call states and actions: by name where there are names, else by number."""
-
-    states: tuple[str, ...] | None
-    actions: tuple[str, ...] | None
-    n_actions: int
-
-    def state(self, state: int) -> str:
-        return f"state {self.states[state]!r}" if self.states else f"state {state}"
-
-    def pair(self, row: int) -> str:
-        state, action = divmod(int(row), self.n_actions)
-        label = repr(self.actions[action]) if self.actions else str(action)
-        return f"{self.state(state)} under action {label}"
 
 
 def _given_rewards(rewards: Any) -> tuple[Any, tuple[int, int]]:
@@ -405,7 +399,7 @@ def _mean_rewards(given: Any, transitions: Any) -> tuple[Floats, Floats | None]:
     A mean is taken of the differences from a row's first reward: it is exact where all are equal.
     """
     sparse = is_sparse(given)
-    _check_finite("rewards", given.data if sparse else given)
+    check_finite("rewards", given.data if sparse else given)
     if given.ndim == 2 and not sparse:
         return given, None
     matrix = _stored(transitions)
@@ -419,7 +413,7 @@ def _mean_rewards(given: Any, transitions: Any) -> tuple[Floats, Floats | None]:
     excess = np.bincount(row_of, weights=matrix.data * (each - first[row_of]))
     low, high = np.minimum.reduceat(each, start), np.maximum.reduceat(each, start)
     mean = np.clip(first + excess, low, high).reshape(matrix.shape[1], -1)
-    return mean, _frozen(each) if (low < high).any() else None
+    return mean, frozen(each) if (low < high).any() else None
 
 
 def _beside(transitions: Any, stored: ArrayLike) -> Any:
@@ -451,7 +445,7 @@ def _stored(transitions: Any) -> Any:
     return _canonical(scipy.sparse.csr_array(transitions.reshape(-1, transitions.shape[-1])))
 
 
-def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any:
+def _checked_transitions(transitions: Any, sizes: Sizes, labels: Labels) -> Any:
     n_states, n_actions = sizes.n_states, sizes.n_actions
     if is_sparse(transitions):
         want: tuple[int, ...] = (n_states * n_actions, n_states)
@@ -461,11 +455,10 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any
                 f"{(n_states, n_actions)}, not {transitions.shape}"
             )
         _check_indices(transitions, n_states, labels)
-        own = scipy.sparse.csr_array(transitions, dtype=np.float64, copy=not _is_kept(transitions))
-        matrix = sizes.repeated(own)
-        if not _is_kept(matrix):
-            matrix.sum_duplicates()
+        matrix = sizes.repeated(_in_rows(transitions))
         _check_probabilities(matrix.data, lambda i: _place(matrix, i), labels)
+        if not _is_canonical(matrix):
+            matrix.sum_duplicates()
         sums = matrix.sum(axis=1)
         kept = _canonical(matrix)
     else:
@@ -479,7 +472,7 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any
         array = sizes.repeated(array)
         _check_probabilities(array.ravel(), lambda i: divmod(i, n_states), labels)
         sums = array.sum(axis=2).ravel()
-        kept = _frozen(array)
+        kept = frozen(array)
     wrong = np.flatnonzero(np.abs(sums - 1) > ROW_SUM_TOLERANCE)
     if wrong.size:
         raise ValueError(
@@ -489,13 +482,24 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: _Labels) -> Any
     return kept
 
 
+def _in_rows(matrix: Any) -> Any:
+    """Return a sparse matrix as rows with every entry as it is stored, also those stored twice."""
+    kept = _is_canonical(matrix)
+    if matrix.format == "coo":  # SciPy would add those
+        order = np.argsort(matrix.row, kind="stable")
+        ends = np.cumsum(np.bincount(matrix.row, minlength=matrix.shape[0]))
+        stored = matrix.data[order], matrix.col[order], np.concatenate([[0], ends])
+        matrix = scipy.sparse.csr_array(stored, shape=matrix.shape)
+    return scipy.sparse.csr_array(matrix, dtype=np.float64, copy=not kept)
+
+
 def _place(matrix: Any, entry: int) -> tuple[int, int]:
     """Return the row and the column of an entry of a sparse matrix."""
     row = np.searchsorted(matrix.indptr, entry, "right") - 1
     return int(row), int(matrix.indices[entry])
 
 
-def _check_indices(matrix: Any, n_states: int, labels: _Labels) -> None:
+def _check_indices(matrix: Any, n_states: int, labels: Labels) -> None:
     """Raise a ValueError for a next state out of range, which SciPy lets pass."""
     if matrix.format == "csr":
         wrong = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= n_states))
@@ -509,7 +513,7 @@ def _check_indices(matrix: Any, n_states: int, labels: _Labels) -> None:
         matrix.check_format(full_check=True)
 
 
-def _check_probabilities(data: Floats, place: Any, labels: _Labels) -> None:
+def _check_probabilities(data: Floats, place: Any, labels: Labels) -> None:
     wrong = np.flatnonzero(~((data >= 0) & (data <= 1 + ROW_SUM_TOLERANCE)))
     if wrong.size:
         row, successor = place(int(wrong[0]))
@@ -520,7 +524,7 @@ def _check_probabilities(data: Floats, place: Any, labels: _Labels) -> None:
 
 
 def _checked_noise(
-    noise: Any, mean: Floats, each: Floats | None, sizes: Sizes, labels: _Labels
+    noise: Any, mean: Floats, each: Floats | None, sizes: Sizes, labels: Labels
 ) -> Any:
     if isinstance(noise, str):
         if noise != "bernoulli":
@@ -539,17 +543,17 @@ def _checked_noise(
         raise ValueError(f"noise must be a number or {mean.shape}, not {deviation.shape}")
     if not (np.isfinite(deviation) & (deviation >= 0)).all():
         raise ValueError("noise must be a standard deviation of at least 0")
-    return float(deviation) if deviation.shape == () else _frozen(sizes.repeated(deviation))
+    return float(deviation) if deviation.shape == () else frozen(sizes.repeated(deviation))
 
 
-class _Found(tuple[float, float]):
+class _RangeOfRewards(tuple[float, float]):
     """A range taken from the rewards: `dataclasses.replace` with others takes it anew."""
 
 
-def _range_of(mean: Floats, noise: Any, given: Any, labels: _Labels) -> tuple[float, float]:
-    if given is None or isinstance(given, _Found):
+def _range_of(mean: Floats, noise: Any, given: Any, labels: Labels) -> tuple[float, float]:
+    if given is None or isinstance(given, _RangeOfRewards):
         found = UNIT_RANGE if isinstance(noise, str) else (mean.min().item(), mean.max().item())
-        return _Found(found)
+        return _RangeOfRewards(found)
     low, high = checked_range(given)
     wrong = np.flatnonzero((mean < low) | (mean > high))
     if wrong.size:
@@ -570,23 +574,16 @@ def _checked_initial(initial: Any, n_states: int) -> Any:
         raise ValueError(f"initial must be a state or ({n_states},), not {distribution.shape}")
     if not (distribution >= 0).all() or abs(distribution.sum() - 1) > ROW_SUM_TOLERANCE:
         raise ValueError("initial must be a state or probabilities that sum to 1")
-    return _frozen(distribution)
+    return frozen(distribution)
 
 
 def _checked_names(what: str, names: Any, count: int) -> tuple[str, ...] | None:
     if names is None:
         return None
-    kept = tuple(str(name) for name in names)
+    try:
+        kept = tuple(str(name) for name in names)
+    except TypeError:
+        raise WrongTypeError(f"{what} must be {count} names, not {shown(names)}") from None
     if len(kept) != count or len(set(kept)) != count:
         raise ValueError(f"{what} must be {count} different names, not {len(set(kept))}")
     return kept
-
-
-def _checked_features(features: ArrayLike | None, n_states: int) -> Any:
-    if features is None:
-        return None
-    array = checked_floats("features", features, 2)
-    if array.shape[0] != n_states or array.shape[1] < 1:
-        raise ValueError(f"features must be (S, N) with S = {n_states}, not {array.shape}")
-    _check_finite("features", array)
-    return _frozen(array)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined
-from cpsrl.checks import checked_index
+from cpsrl._private.compile import inlined
+from cpsrl._private.variates import Words, standard_normal, uniform
+from cpsrl.mdp.problem import unavailable
 from cpsrl.seeding import Streams
-from cpsrl.sizes import unavailable
-from cpsrl.types import Floats, Ints
-from cpsrl.variates import Words, standard_normal, uniform
+from cpsrl.support.checks import checked_index
+from cpsrl.support.types import Floats, Ints
 
 NO_NOISE, GAUSSIAN, BERNOULLI = 0, 1, 2
 PADDED, ONE = 4, np.uint64(1)
@@ -24,11 +24,10 @@ PADDED, ONE = 4, np.uint64(1)
 class Simulator:
     """An environment that goes on for ever: `state`, and `step(action) -> (reward, next_state)`."""
 
-    def __init__(self, mdp: Any, streams: Streams) -> None:
-        self.mdp = mdp
-        self.streams = streams
-        self.state = draw_initial(mdp, streams)
-        self.changes, self.taken = mdp.changes, 0
+    def __init__(self, world: Any, streams: Streams) -> None:
+        self.world, self.streams = world, streams
+        self.mdp, self.taken = world.models[0], 0
+        self.state = draw_initial(world, streams)
 
     def step(self, action: int) -> tuple[float, int]:
         """Take `action` and return the realised reward and the next state."""
@@ -40,16 +39,25 @@ class Simulator:
                 mdp.state_names[state] if mdp.state_names else state,
                 mdp.action_names[action] if mdp.action_names else action,
             )
-        row = state * mdp.n_actions + action
-        place = int(draw_place(mdp.successors, row, self.streams.transition.random()))
-        kind, deviation = mdp.noise_code
-        reward = mdp.payments[row if mdp.transition_rewards is None else place]
-        if kind != NO_NOISE:
+        # `take_step`, which called from Python takes 5.8 us a step where this takes 3.0: it is
+        # handed all arrays and both streams, also where rewards are not noisy.
+        row, dynamics = state * mdp.n_actions + action, mdp.dynamics
+        place = draw_place(dynamics.successors, row, self.streams.transition.random())
+        reward = dynamics.rewards[row if mdp.transition_rewards is None else place]
+        if dynamics.noise != NO_NOISE:
             with self.streams.words("reward") as (words,):
-                reward = draw_reward(reward, kind, deviation[state, action], words)
-        self.state = int(mdp.successors.states[place])
+                reward = draw_reward(reward, dynamics.noise, dynamics.deviation[row], words)
+        self.state = int(dynamics.successors.states[place])
         self.taken += 1
         return float(reward), self.state
+
+    def stored(self) -> int:
+        """Return the state as a run's state holds it."""
+        return int(self.state)
+
+    def restore(self, stored: int) -> None:
+        """Go to the state that `stored` gave."""
+        self.state = stored
 
     def go_to(self, taken: int) -> int | None:
         """Stand after so many steps: where the world changes, `mdp` is that of the next step.
@@ -57,10 +65,10 @@ class Simulator:
         Returns how many steps it stays so; None: for ever.
         """
         self.taken = taken
-        if self.changes is None:
+        if self.mdp is self.world:
             return None
-        place, left = self.changes.after(taken)
-        self.mdp = self.changes.models[place]
+        place, left = self.world.after(taken)
+        self.mdp = self.world.models[place]
         return left
 
 
@@ -68,10 +76,14 @@ def draw_initial(mdp: Any, streams: Streams) -> int:
     """Return the initial state; a distribution over states takes one uniform."""
     if isinstance(mdp.initial, int):
         return mdp.initial
-    support = np.flatnonzero(mdp.initial)
-    cumulative = np.cumsum(mdp.initial[support])
-    place = int(np.searchsorted(cumulative, streams.transition.random(), "right"))
-    return int(support[min(place, len(support) - 1)])
+    return int(drawn_states(mdp.initial, streams.transition.random()))
+
+
+def drawn_states(distribution: Floats, uniforms: Any) -> Any:
+    """Return the states that uniform variates, one or `(n,)`, draw of a distribution `(S,)`."""
+    support = np.flatnonzero(distribution)
+    places = np.searchsorted(np.cumsum(distribution[support]), uniforms, "right")
+    return support[np.minimum(places, len(support) - 1)]
 
 
 class Successors(NamedTuple):
@@ -109,12 +121,39 @@ def entries_of_places(indptr: Ints) -> Ints | None:
     return indptr[:-1, None] + np.minimum(np.arange(PADDED), lengths[:, None] - 1)
 
 
+class Dynamics(NamedTuple):
+    """What a step of an environment is made of."""
+
+    successors: Successors
+    rewards: Floats
+    """mean rewards: one a row, `(S*A,)`, or, where they depend on the transition, one a place"""
+    noise: int
+    """NO_NOISE, GAUSSIAN or BERNOULLI"""
+    deviation: Floats
+    """`(S*A,)`"""
+
+
+@inlined
+def take_step(
+    dynamics: Dynamics, by_transition: bool, row: int, transition_words: Words, reward_words: Words
+) -> tuple[float, int]:
+    """Make the transition of row s*A + a; return the realised reward and the next state.
+
+    `by_transition` is whether the mean reward depends on the transition.
+    """
+    place = draw_place(dynamics.successors, row, uniform(transition_words))
+    reward = dynamics.rewards[np.uint64(place if by_transition else row)]
+    if dynamics.noise != NO_NOISE:
+        reward = draw_reward(reward, dynamics.noise, dynamics.deviation[row], reward_words)
+    return reward, dynamics.successors.states[np.uint64(place)]
+
+
 @inlined
 def draw_place(successors: Successors, row: int, u: float) -> int:
     """Return the place of row s*A + a's next state: the first whose cumulative exceeds u."""
     cumulative = successors.cumulative
     if successors.width == PADDED:
-        first = np.uint64(row) * np.uint64(PADDED)  # unsigned, as `_compile.inlined` says
+        first = np.uint64(row) * np.uint64(PADDED)  # unsigned, as `_private.compile.inlined` says
         passed = np.uint64(u >= cumulative[first]) + np.uint64(u >= cumulative[first + ONE])
         passed += np.uint64(u >= cumulative[first + ONE + ONE])
         return int(np.int64(first + passed))

@@ -23,12 +23,14 @@ In a `.csv` the columns are separated by commas, semicolons or tabs. With the la
 may have decimal commas. Spaces around labels and numbers do not count. A table has no room for
 features, so an MDP with features is refused; its name becomes that of the file. It is read as a
 dense model if that is small or at least a quarter non-zero, else as a sparse one. Numbers are
-written with as many digits as bring back the same float.
+written with as many digits as bring back the same float. A `.parquet` that was written here has a
+checksum of its columns among its metadata, so that a damaged file is refused.
 """
 
 import csv
-import math
+import hashlib
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -38,9 +40,11 @@ from typing import IO, Any
 import numpy as np
 import scipy
 
+from cpsrl.mdp.problem import Labels
 from cpsrl.mdp.simulator import BERNOULLI, NO_NOISE
-from cpsrl.registry import unknown
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import COPIES, check_unpacked, shown
+from cpsrl.support.registry import unknown
+from cpsrl.support.types import Floats, Ints
 
 LABELS = ("state", "action", "next_state")
 NEEDED = (*LABELS, "probability", "reward")
@@ -50,10 +54,13 @@ COLUMNS = (*LABELS, *NUMBERS)
 SEPARATORS = ",;\t"
 AS_UTF8 = 'save the file as UTF-8 (in Excel, "CSV UTF-8")'
 
+PAIR_BYTES = 32
+"""What a pair of a state and an action takes: its reward, its row and that of its stand-in."""
 ROW_SUM_TOLERANCE = 1e-8
 ROUNDED = 0.05
 """How far from one the sum of a row may be that is normalised: more is not a matter of rounding."""
 NORMALISE = "normalise=True (--normalise) divides such rows by their sums"
+CHECKSUM = b"cpsrl.sha256"
 DENSE_ENTRIES = 250_000
 """Number of entries up to which a table is read as a dense model, whatever its zeros."""
 
@@ -71,19 +78,50 @@ def write_parquet(mdp: Any, file: IO[bytes]) -> None:
     """Write the table of `mdp` as Parquet."""
     from pyarrow import parquet
 
-    parquet.write_table(_table_of(mdp), file)
+    table = _table_of(mdp)
+    parquet.write_table(table.replace_schema_metadata({CHECKSUM: checksum(table)}), file)
 
 
 def read_csv(path: Path, normalise: bool, missing_unavailable: bool) -> dict[str, Any]:
     """Return the arguments of the MDP of a `.csv` file."""
     table = csv_table(path, NEEDED, COLUMNS)
-    return _arguments_of(table, path.stem, normalise, missing_unavailable)
+    return _arguments_of(table, path, normalise, missing_unavailable)
 
 
 def read_parquet(path: Path, normalise: bool, missing_unavailable: bool) -> dict[str, Any]:
     """Return the arguments of the MDP of a `.parquet` file."""
     table = parquet_table(path, NEEDED, COLUMNS)
-    return _arguments_of(table, path.stem, normalise, missing_unavailable)
+    written = (table.table.schema.metadata or {}).get(CHECKSUM)
+    if written is None:
+        warnings.warn(
+            f"{path} has no checksum, so damage to it may pass unnoticed; saving the model again "
+            "writes one",
+            stacklevel=4,
+        )
+    elif written != checksum(table.table):
+        raise ValueError(
+            "its columns are not those that its checksum was made of: it is damaged, or was "
+            "changed by a program that kept the schema's metadata (which a changed table is to be "
+            "written without)"
+        )
+    return _arguments_of(table, path, normalise, missing_unavailable)
+
+
+def checksum(table: Any) -> bytes:
+    """Return the SHA-256 of the names, kinds and values of a table's columns."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values, words = column.combine_chunks(), None
+        kind = "<f8" if pa.types.is_floating(values.type) else "<i8"
+        if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+            coded = values.dictionary_encode()
+            values, words = coded.indices, coded.dictionary.to_pylist()
+        digest.update(repr((name, kind, words, len(values))).encode())
+        digest.update(values.is_null().to_numpy(zero_copy_only=False).tobytes())
+        digest.update(values.fill_null(0).to_numpy().astype(kind).tobytes())
+    return digest.hexdigest().encode()
 
 
 def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table":
@@ -126,11 +164,18 @@ def csv_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table
 def parquet_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> "Table":
     """Return the table of a `.parquet` file."""
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import compute, parquet
 
     try:
-        table = parquet.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
+        named = parquet.read_schema(path).names
+        file = parquet.ParquetFile(path, read_dictionary=[one for one in LABELS if one in named])
+        rows = float(file.metadata.num_rows)
+        check_unpacked(path, 8 * COPIES * rows * file.metadata.num_columns)
+        table = file.read()
+        coded = [one for one in table.columns if pa.types.is_dictionary(one.type)]
+        words = [compute.max(compute.binary_length(c.dictionary)) for t in coded for c in t.chunks]
+        check_unpacked(path, COPIES * rows * max([word.as_py() or 0 for word in words], default=0))
+    except (pa.ArrowException, OSError, LookupError) as error:
         raise ValueError(f"not a whole Parquet file: {error}") from None
     _check_columns(table.column_names, needed, known)
     return Table(table, lambda i: f"row {i + 1}")
@@ -187,12 +232,17 @@ def _label_column(what: str, names: tuple[str, ...] | None, index: Ints, blank: 
                 f"the {what} name {name!r} can't stand in a table (it is empty, begins or ends "
                 "with a space, or has a line break); write a .npz file instead"
             )
-    if _are_numbers(names):
+    check_no_numbers(what, names, "a table")
+    return pa.array(names).take(places)
+
+
+def check_no_numbers(what: str, names: Sequence[str], place: str) -> None:
+    """Raise a ValueError if a file would have `names` for the numbers of states or actions."""
+    if names and _are_numbers(names):
         raise ValueError(
-            f"in a table the {what} names {names[0]!r}, ... would be taken for the {what}s' "
+            f"in {place} the {what} names {names[0]!r}, ... would be taken for the {what}s' "
             "numbers; write a .npz file instead"
         )
-    return pa.array(names).take(places)
 
 
 def _are_numbers(labels: Sequence[str]) -> bool:
@@ -221,6 +271,11 @@ def _line(path: Path, i: int) -> int:
 def _check_columns(columns: list[str], needed: Sequence[str], known: Sequence[str]) -> None:
     for column in columns:
         if column not in known:
+            if column.lower() in ("cost", "costs"):
+                raise ValueError(
+                    f"unknown column {column!r}: did you mean 'reward', which is the cost with its "
+                    "sign turned round?"
+                )
             raise unknown("column", column, known)
         if columns.count(column) > 1:
             raise ValueError(f"the column {column!r} appears twice")
@@ -259,8 +314,12 @@ class Table:
             return written.combine_chunks()
         try:
             words = compute.utf8_trim_whitespace(written.cast(pa.string()))
+            broken = compute.fill_null(compute.match_substring(words, "\0"), False)
         except pa.ArrowException as error:
             raise ValueError(f"{column} must be text: {error}") from None
+        if compute.any(broken).as_py():
+            i = compute.index(broken, True).as_py()
+            raise self.error(i, f"{column} has a NUL character in it")
         return compute.if_else(compute.equal(words, ""), None, words).combine_chunks()
 
     def is_blank(self, column: str) -> Any:
@@ -289,8 +348,8 @@ class Table:
                 i = compute.index(commas, True).as_py()
                 raise self.error(
                     i,
-                    f"{column} is {text[i].as_py()!r} and has a comma, but there are numbers with "
-                    f"a point ({self.place(pointed)}): write all of them in one way",
+                    f"{column} is {shown(text[i].as_py())} and has a comma, but there are numbers "
+                    f"with a point ({self.place(pointed)}): write all of them in one way",
                 )
             place = table.column_names.index(column)
             table = table.set_column(place, column, compute.replace_substring(text, ",", "."))
@@ -322,7 +381,7 @@ class Table:
                 i = next(i for i, word in enumerate(digits) if not _is_number(word))
                 comma = "," in text[i].as_py() and ", with a decimal point"
                 raise self.error(
-                    i, f"{column} is {text[i].as_py()!r}; {wanted}{comma or ''}"
+                    i, f"{column} is {shown(text[i].as_py())}; {wanted}{comma or ''}"
                 ) from None
             if shares is not None:
                 values = compute.if_else(shares, compute.divide(values, 100.0), values)
@@ -357,9 +416,7 @@ class _Rows:
 
     table: Table
     n_states: int
-    n_actions: int
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
+    labels: Labels
     order: Ints
     """Which line of the table each one is, `(n,)`."""
     successor: Ints
@@ -374,23 +431,18 @@ class _Rows:
         """Where each of the rows that have lines begins."""
         return self.indptr[:-1][self.available]
 
-    def pair(self, row: Any) -> str:
-        """Return the state and the action of a row in words."""
-        s, a = divmod(int(row), self.n_actions)
-        state = self.state_names[s] if self.state_names else s
-        action = self.action_names[a] if self.action_names else a
-        return f"state {state!r} and action {action!r}"
-
     def constant(self, column: str, most: float = np.inf, per_state: bool = False) -> Floats:
         """Return a column that is the same on all lines of a row (or of a state), once for each."""
         row = np.flatnonzero(self.available)
         if per_state:
-            row = row[np.unique(row // self.n_actions, return_index=True)[1]]
+            row = row[np.unique(row // self.labels.n_actions, return_index=True)[1]]
         values, starts = self.table.numbers(column, 0.0, most)[self.order], self.indptr[row]
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
         if (low != high).any():
             i = np.argmax(low != high)
-            complaint = f"{column} is not the same on all lines of {self.pair(row[i])}"
+            pair, state = self.labels.pair(row[i]), int(row[i]) // self.labels.n_actions
+            where = self.labels.state(state) if per_state else pair
+            complaint = f"{column} is not the same on all lines of {where}"
             raise self.table.error(self.order[starts[i]], complaint)
         return np.asarray(low)
 
@@ -398,23 +450,32 @@ class _Rows:
         """Return `(S, A)`: the values of the rows that have lines, and 0 for the others."""
         whole = np.zeros(len(self.available))
         whole[self.available] = values
-        return whole.reshape(self.n_states, self.n_actions)
+        return whole.reshape(self.n_states, -1)
 
 
-def _numbered(words: tuple[str, ...]) -> tuple[Ints, tuple[str, ...] | None]:
+def numbered(words: tuple[str, ...]) -> tuple[Ints, tuple[str, ...] | None]:
     """Return the number of each word, and the names in that order unless they are numbers."""
     if _are_numbers(words):
         return np.array([int(word) for word in words]), None
     return np.arange(len(words)), words
 
 
-def _rows_of(table: Table, missing_unavailable: bool) -> _Rows:
+def check_pairs(path: Path, n_states: int, n_actions: int) -> None:
+    """Raise a ValueError if there is no room for all pairs of a file; say if they are many.
+
+    Each action of one state is one of all states, so a short file may have very many pairs.
+    """
+    check_unpacked(path, COPIES * PAIR_BYTES * float(n_states) * n_actions)
+
+
+def _rows_of(table: Table, path: Path, missing_unavailable: bool) -> _Rows:
     """Return the lines in order, once every state has every action and no transition is double."""
     state_codes, state_words = table.labels("state")
     action_codes, action_words = table.labels("action")
-    state_numbers, state_names = _numbered(state_words)
-    action_numbers, action_names = _numbered(action_words)
+    state_numbers, state_names = numbered(state_words)
+    action_numbers, action_names = numbered(action_words)
     n_states, n_actions = len(state_words), len(action_words)
+    check_pairs(path, n_states, n_actions)
     all_rows = state_numbers[state_codes] * n_actions + action_numbers[action_codes]
 
     blank = np.logical_and.reduce([table.is_blank(c) for c in NEEDED if c not in LABELS[:2]])
@@ -427,37 +488,36 @@ def _rows_of(table: Table, missing_unavailable: bool) -> _Rows:
     for code, word in enumerate(next_words):
         if word not in number_of:
             i = np.argmax(next_codes == code)
-            raise table.error(i, f"next_state {word!r} has no line of its own as a state")
+            raise table.error(i, f"next_state {shown(word)} has no line of its own as a state")
     successor = np.array([number_of[word] for word in next_words])[next_codes]
     order = np.lexsort((successor, row))
     row, successor = row[order], successor[order]
     counts = np.bincount(row, minlength=n_states * n_actions)
     indptr = np.concatenate(([0], np.cumsum(counts)))
-    names = state_names, action_names
-    rows = _Rows(table, n_states, n_actions, *names, order, successor, indptr, counts > 0)
+    labels = Labels(state_names, action_names, n_actions)
+    rows = _Rows(table, n_states, labels, order, successor, indptr, counts > 0)
 
     said = np.zeros(n_states * n_actions, np.bool_)
     said[all_rows[blank]] = True
     if (said & rows.available).any():
-        pair = rows.pair(np.argmax(said & rows.available))
+        pair = rows.labels.pair(np.argmax(said & rows.available))
         raise ValueError(
             f"{pair}: there is a line that says it is not available, and one with a transition"
         )
     missing = np.flatnonzero(~said & ~rows.available)
     if missing.size and not missing_unavailable:
         raise ValueError(
-            f"there is no line for {rows.pair(missing[0])}. If it is not available there, say so: "
-            "with a line on which next_state, probability and reward are empty, or for all such "
-            "pairs with missing_unavailable=True (--missing-unavailable)"
+            f"there is no line for {rows.labels.pair(missing[0])}. If it is not available there, "
+            "say so: with a line on which next_state, probability and reward are empty, or for "
+            "all such pairs with missing_unavailable=True (--missing-unavailable)"
         )
     without = ~rows.available.reshape(n_states, n_actions).any(axis=1)
     if without.any():
-        state = rows.pair(np.argmax(without) * n_actions).partition(" and ")[0]
-        raise ValueError(f"{state} has no available action")
+        raise ValueError(f"{rows.labels.state(int(np.argmax(without)))} has no available action")
     double = (np.diff(row) == 0) & (np.diff(successor) == 0)
     if double.any():
         i = np.argmax(double) + 1
-        complaint = f"a second line for the same next_state of {rows.pair(row[i])}"
+        complaint = f"a second line for the same next_state of {rows.labels.pair(row[i])}"
         raise table.error(order[i], complaint)
     return rows
 
@@ -472,6 +532,24 @@ def _noise_of(table: Table, rows: _Rows) -> Any:
     return rows.spread(deviation)
 
 
+def wrong_sum(sums: Floats, normalise: bool) -> tuple[int, str] | None:
+    """Return the first row whose probabilities do not sum to 1, and what is wrong; else None."""
+    wrong = np.abs(sums - 1.0) > (ROUNDED if normalise else ROW_SUM_TOLERANCE)
+    if not wrong.any():
+        return None
+    i = int(np.argmax(wrong))
+    advice = "" if abs(sums[i] - 1.0) > ROUNDED else f"; {NORMALISE}"
+    return i, f"sum to {float(sums[i])!r}, not 1{advice}"
+
+
+def dense_if_small(matrix: Any) -> Any:
+    """Return transitions `(S*A, S)` as an array `(S, A, S)` if small or at least a quarter full."""
+    n_rows, n_states = matrix.shape
+    if n_rows * n_states <= max(DENSE_ENTRIES, 4 * matrix.nnz):
+        return matrix.toarray().reshape(n_states, -1, n_states)
+    return matrix
+
+
 def _range_of(table: Table) -> tuple[float, ...] | None:
     """Return the range of rewards that all lines give, or None where none does."""
     if RANGE[0] not in table:
@@ -484,23 +562,20 @@ def _range_of(table: Table) -> tuple[float, ...] | None:
 
 
 def _arguments_of(
-    table: Table, name: str, normalise: bool, missing_unavailable: bool
+    table: Table, path: Path, normalise: bool, missing_unavailable: bool
 ) -> dict[str, Any]:
     """Return the arguments of the MDP of a table."""
     if table.table.num_rows == 0:
         raise ValueError("there is no transition in it")
-    rows = _rows_of(table, missing_unavailable)
+    rows = _rows_of(table, path, missing_unavailable)
     table, starts = rows.table, rows.starts
 
     probability = table.numbers("probability", 0.0, 1.0)[rows.order]
     sums = np.add.reduceat(probability, starts)
-    wrong = np.abs(sums - 1.0) > (ROUNDED if normalise else ROW_SUM_TOLERANCE)
-    if wrong.any():
-        i = np.argmax(wrong)
-        pair, total = rows.pair(np.flatnonzero(rows.available)[i]), float(sums[i])
-        advice = "" if abs(total - 1) > ROUNDED else f"; {NORMALISE}"
-        complaint = f"the probabilities of {pair} sum to {total!r}, not 1{advice}"
-        raise table.error(rows.order[starts[i]], complaint)
+    if wrong := wrong_sum(sums, normalise):
+        i, said = wrong
+        pair = rows.labels.pair(np.flatnonzero(rows.available)[i])
+        raise table.error(rows.order[starts[i]], f"the probabilities of {pair} {said}")
 
     reward = table.numbers("reward")[rows.order]
     low, high = np.minimum.reduceat(reward, starts), np.maximum.reduceat(reward, starts)
@@ -515,22 +590,19 @@ def _arguments_of(
     initial: Any = 0
     if "initial" in table:
         chances = rows.constant("initial", 1.0, per_state=True)
-        initial = int(np.argmax(chances)) if np.max(chances) == 1.0 else chances
+        certain = np.max(chances) == np.sum(chances) == 1.0
+        initial = int(np.argmax(chances)) if certain else chances
 
-    transitions: Any = scipy.sparse.csr_array(
-        (probability, rows.successor, rows.indptr), shape=shape
-    )
-    if math.prod(shape) <= max(DENSE_ENTRIES, 4 * len(probability)):
-        transitions = transitions.toarray().reshape(rows.n_states, rows.n_actions, rows.n_states)
-    available = rows.available.reshape(rows.n_states, rows.n_actions)
+    matrix = scipy.sparse.csr_array((probability, rows.successor, rows.indptr), shape=shape)
+    available = rows.available.reshape(rows.n_states, -1)
     return {
-        "transitions": transitions,
+        "transitions": dense_if_small(matrix),
         "rewards": rewards,
         "available": None if available.all() else available,
         "noise": noise,
         "initial": initial,
-        "state_names": rows.state_names,
-        "action_names": rows.action_names,
+        "state_names": rows.labels.states,
+        "action_names": rows.labels.actions,
         "reward_range": _range_of(table),
-        "name": name,
+        "name": path.stem,
     }

@@ -8,42 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl._compile import jit
-from cpsrl.checks import checked_index
-from cpsrl.mdp.files import check_steady
-from cpsrl.mdp.simulator import NO_NOISE, Successors, draw_place, draw_reward
+from cpsrl._private.compile import jit
+from cpsrl._private.variates import Words, uniform
+from cpsrl.mdp.simulator import Dynamics, drawn_states, take_step
 from cpsrl.seeding import NUMBER, first_words
-from cpsrl.types import Floats, Ints
-from cpsrl.variates import Words, uniform
+from cpsrl.support.checks import checked_index
+from cpsrl.support.types import Floats, Ints
 
 
 @jit
 def _step(
-    successors: Successors,
-    payments: Floats,
-    by_place: bool,
-    noise: int,
-    deviations: Floats,
+    dynamics: Dynamics,
+    by_transition: bool,
+    n_actions: int,
     states: Ints,
     actions: Ints,
     transition_words: Words,
     reward_words: Words,
     rewards: Floats,
 ) -> int:
-    """Take a step of every copy and return -1; if an action is none, only return whose it is."""
-    n_actions = deviations.shape[1]
+    """Take a step of every copy and return -1; at an invalid action, only return its copy."""
     for i in range(len(states)):
         if not 0 <= actions[i] < n_actions:
             return i
     for i in range(len(states)):
-        state, action = states[i], actions[i]
-        row = state * n_actions + action
-        place = draw_place(successors, row, uniform(transition_words[i]))
-        reward = payments[place if by_place else row]
-        if noise != NO_NOISE:
-            reward = draw_reward(reward, noise, deviations[state, action], reward_words[i])
-        rewards[i] = reward
-        states[i] = successors.states[place]
+        row, words = states[i] * n_actions + actions[i], (transition_words[i], reward_words[i])
+        rewards[i], states[i] = take_step(dynamics, by_transition, row, words[0], words[1])
     return -1
 
 
@@ -62,7 +52,6 @@ class Copies:
     """
 
     def __init__(self, mdp: Any, seeds: list[int]) -> None:
-        check_steady(mdp)
         words = np.stack([first_words(seed, [0])[0] for seed in seeds])
         self.mdp = mdp
         self._transition = np.ascontiguousarray(words[:, NUMBER["transition"]])
@@ -71,25 +60,19 @@ class Copies:
 
     def restart(self) -> None:
         """Put every copy in an initial state; a distribution over states takes one uniform each."""
-        initial, n = self.mdp.initial, len(self._transition)
-        if isinstance(initial, int):
-            self.states = np.full(n, initial)
-            return
-        support = np.flatnonzero(initial)
-        cumulative = np.cumsum(initial[support])
-        places = np.searchsorted(cumulative, _uniforms(self._transition), "right")
-        self.states = support[np.minimum(places, len(support) - 1)]
+        if isinstance(self.mdp.initial, int):
+            self.states = np.full(len(self._transition), self.mdp.initial)
+        else:
+            self.states = drawn_states(self.mdp.initial, _uniforms(self._transition))
 
     def step(self, actions: Ints) -> Floats:
         """Take an action `(copies,)` in each, and return the realised rewards `(copies,)`.
 
-        Raises, and changes nothing, if an action is none.
+        Raises, and changes nothing, if an action is invalid.
         """
         mdp, rewards = self.mdp, np.empty(len(self.states))
-        noise, deviations = mdp.noise_code
-        by_place = mdp.transition_rewards is not None
-        how = (mdp.successors, mdp.payments, by_place, noise, deviations)
-        wrong = _step(*how, self.states, actions, self._transition, self._reward, rewards)
+        problem = (mdp.dynamics, mdp.transition_rewards is not None, mdp.n_actions)
+        wrong = _step(*problem, self.states, actions, self._transition, self._reward, rewards)
         if wrong >= 0:
             checked_index(f"the action of copy {wrong}", actions[wrong], mdp.n_actions)
         return rewards
