@@ -10,10 +10,11 @@ from contracts.test_agents import equal, masked
 from cpsrl import Entry, Experiment, simulate
 from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.beliefs import Forgetting
+from cpsrl.cli.main import main
 from cpsrl.environments.changing import mirrored, mixed
 from cpsrl.experiments import continue_experiment
-from cpsrl.mdp.changes import Changes
-from cpsrl.simulation.run import LOOPS
+from cpsrl.mdp import ChangingWorld
+from cpsrl.simulation.loops import LOOPS
 
 AGENT = cpsrl.PSRL(cpsrl.Bernoulli(0.9), belief=Forgetting(half_life=100.0))
 
@@ -29,11 +30,11 @@ def uneven():
         cpsrl.TabularMDP(rng.dirichlet(np.ones(4), (4, 2)), rng.random((4, 2)), noise="bernoulli")
         for _ in range(3)
     ]
-    return Changes(tuple(models), (30, 55, 10), repeat=False).world(name="uneven")
+    return ChangingWorld(tuple(models), (30, 55, 10), repeat=False, name="uneven")
 
 
 def test_the_mirror_image_of_riverswim():
-    first, second = world().moments
+    first, second = world().models
     river = cpsrl.environment("riverswim")
     np.testing.assert_array_equal(first.dense, river.dense)
     for s in range(6):
@@ -55,8 +56,8 @@ def test_mirroring_twice_gives_the_model_back():
 
 def test_a_drift_goes_through_mixtures_and_back():
     drifting = world(60, pieces=3)
-    path = drifting.moments
-    assert drifting.changes.lengths == (20,) * 6
+    path = drifting.models
+    assert drifting.lengths == (20,) * 6
     one, other = path[0], path[3]
     for k, share in [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (5, 1 / 3)]:
         mixture = (1 - share) * one.dense + share * other.dense
@@ -68,7 +69,7 @@ def test_a_drift_goes_through_mixtures_and_back():
 
 @pytest.mark.parametrize("repeat", [True, False])
 def test_which_model_it_is_when(repeat):
-    changes = Changes(uneven().changes.models, (3, 1, 4), repeat)
+    changes = ChangingWorld(uneven().models, (3, 1, 4), repeat)
     order = [0, 0, 0, 1, 2, 2, 2, 2]
     order = order * 4 if repeat else order + [2] * 24
     for taken, model in enumerate(order):
@@ -85,12 +86,12 @@ def test_which_model_it_is_when(repeat):
 @pytest.mark.parametrize("mdp", [world(), uneven(), world(60, pieces=6)], ids=repr)
 def test_regret_is_against_the_optimum_of_the_moment(mdp):
     runs = simulate(AGENT, mdp, 200, 2, record=1, trajectory=True)
-    gains = [cpsrl.solve_average(model).gain[0] for model in mdp.moments]
-    optimum = np.cumsum([gains[mdp.changes.after(t)[0]] for t in range(200)])
+    gains = [cpsrl.solve_average(model).gain[0] for model in mdp.models]
+    optimum = np.cumsum([gains[mdp.after(t)[0]] for t in range(200)])
     for row, path in zip(runs.regret, runs.trajectory, strict=True):
         np.testing.assert_allclose(row, optimum - np.cumsum(path["rewards"]), atol=1e-9)
         for t, (state, action) in enumerate(zip(path["states"], path["actions"], strict=False)):
-            model = mdp.moments[mdp.changes.after(t)[0]]
+            model = mdp.models[mdp.after(t)[0]]
             assert model.dense[state, action, path["states"][t + 1]] > 0
             if model.noise == 0:
                 assert path["rewards"][t] == model.rewards[state, action]
@@ -166,10 +167,20 @@ def other_shape():
     [
         (lambda: world(70, pieces=3), "every = 70 must be a multiple of pieces = 3"),
         (lambda: world(0), "every must be a whole number of at least 1"),
-        (lambda: Changes((other_shape(), world().moments[0]), (1, 1)), r"models\[1\] has other"),
-        (lambda: Changes((other_shape(),), (1, 1)), "there are 1 models and 2 lengths"),
-        (lambda: Changes((world(),), (1,)), r"models\[0\] changes itself"),
-        (lambda: world().save("x.npz"), "a file holds one model"),
+        (
+            lambda: ChangingWorld((other_shape(), world().models[0]), (1, 1)),
+            r"models\[1\] has other",
+        ),
+        (lambda: ChangingWorld((other_shape(),), (1, 1)), "there are 1 models and 2 lengths"),
+        (lambda: ChangingWorld((world(),), (1,)), r"models\[0\] changes itself"),
+        (lambda: ChangingWorld((3,), (1,)), r"models\[0\] must be a TabularMDP, not 3"),
+        (lambda: ChangingWorld(other_shape(), 5), "models must be a list, not TabularMDP"),
+        (lambda: ChangingWorld((other_shape(),), 5), "lengths must be a list, not 5"),
+        (lambda: ChangingWorld((other_shape(),), (5,), repeat="no"), "repeat must be True or"),
+        (lambda: world(base="changing"), "base = 'changing' changes itself"),
+        (lambda: world(base=3), "base must be the name of an environment, not 3"),
+        (lambda: world(options=[3]), r"options must be a table by name, not \[3\]"),
+        (lambda: cpsrl.solve_average(world()), "plan for its models one by one"),
         (lambda: simulate(AGENT, world(), 10, 1, discounted_regret=True), "does not change"),
         (
             lambda: simulate(
@@ -186,13 +197,36 @@ def test_errors(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("save", r"'save': take that of a model, such as world\.models\[0\]$"),
+        ("transitions", "'transitions': take that of a model"),
+        ("colour", "'colour'$"),
+    ],
+)
+def test_what_only_models_have_is_said_to_be_theirs(name, said):
+    with pytest.raises(AttributeError, match=f"a ChangingWorld has no attribute {said}"):
+        getattr(world(), name)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["solve"], ["bound", "--steps", "100"], ["watch", "--steps", "50"], ["compare"]],
+    ids=lambda command: command[0],
+)
+def test_commands_for_one_model_say_that_the_world_changes(command, capsys):
+    assert main([command[0], "changing", "--every", "20", *command[1:]]) == 2
+    assert "ChangingWorld(changing (every=20)" in capsys.readouterr().err
+
+
 def two_gains():
     apart = cpsrl.TabularMDP(np.eye(2)[:, None], [[0.0], [1.0]])
-    return Changes((apart, replace(apart, rewards=[[1.0], [0.0]])), (5, 5)).world()
+    return ChangingWorld((apart, replace(apart, rewards=[[1.0], [0.0]])), (5, 5))
 
 
 def test_a_support_must_allow_what_every_model_does():
-    first = world().moments[0]
+    first = world().models[0]
     agent = cpsrl.TSDE(cpsrl.Dirichlet(support=first.dense > 0))
     assert simulate(agent, first, 5, 1).regret.size
     with pytest.raises(ValueError, match="cannot lead to state"):

@@ -161,5 +161,5 @@ class Odd(Pendulum):
 
 
 def test_a_reference_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"reference\(\) must return a Reference, not 3.0"):
+    with pytest.raises(ValueError, match=r"reference\(\) must be a Reference, not 3.0"):
         simulate(BootstrappedDQN(), Odd(3, 0.0), 5, 1)

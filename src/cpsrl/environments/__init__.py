@@ -1,9 +1,8 @@
 """The problems that come with the package, by name."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from cpsrl.environments.access_control import access_control
 from cpsrl.environments.admission_queue import queue
@@ -17,31 +16,19 @@ from cpsrl.environments.inventory import inventory
 from cpsrl.environments.pendulum import pendulum
 from cpsrl.environments.pure import Environment
 from cpsrl.environments.random_mdp import random_mdp
+from cpsrl.environments.registry import ENVIRONMENTS, WORLDS
 from cpsrl.environments.replacement import replacement
 from cpsrl.environments.riverswim import riverswim
 from cpsrl.environments.rooms import rooms
 from cpsrl.environments.taxi import taxi
-from cpsrl.environments.toy_text import PREFIX, gymnasium_factory
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import ChangingWorld, TabularMDP
 from cpsrl.mdp.files import FILES
-from cpsrl.registry import Registry, unknown
+from cpsrl.support.checks import checked_kind
+from cpsrl.support.registry import Registry, unknown
 
 __all__ = ["ENVIRONMENTS", "WORLDS", "environment", "environments", "with_features"]
 
 
-class Environments(Registry[TabularMDP]):
-    """The registered environments, and those of Gymnasium that are tables, as "gym:Taxi-v4"."""
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or str(name).startswith(PREFIX)
-
-    def __getitem__(self, name: str) -> Callable[..., TabularMDP]:
-        if str(name).startswith(PREFIX):
-            return gymnasium_factory(name)
-        return super().__getitem__(name)
-
-
-ENVIRONMENTS = Environments("environment", TabularMDP)
 ENVIRONMENTS.add("riverswim")(riverswim)
 ENVIRONMENTS.add("random")(random_mdp)
 ENVIRONMENTS.add("gridworld")(gridworld)
@@ -57,13 +44,12 @@ ENVIRONMENTS.add("windy-catch")(windy_catch)
 ENVIRONMENTS.add("rooms")(rooms)
 ENVIRONMENTS.add("changing")(changing)
 
-WORLDS: Registry[Environment] = Registry("environment", Environment)
-"""Those that are not tables, for agents with networks."""
 WORLDS.add("pixel-catch")(pixel_catch)
 WORLDS.add("pixel-windy-catch")(pixel_windy_catch)
 WORLDS.add("pixel-deep-sea")(pixel_deep_sea)
 WORLDS.add("pendulum")(pendulum)
 
+T = TypeVar("T", TabularMDP, ChangingWorld)
 World = Literal["pixel-catch", "pixel-windy-catch", "pixel-deep-sea", "pendulum"]
 
 
@@ -74,6 +60,8 @@ def environments() -> list[str]:
 
 @overload
 def environment(name: World, **options: Any) -> Environment: ...
+@overload
+def environment(name: Literal["changing"], **options: Any) -> ChangingWorld: ...
 @overload
 def environment(
     name: str,
@@ -90,26 +78,22 @@ def environment(
     feature_dimension: int | None = None,
     feature_seed: int = 0,
     **options: Any,
-) -> TabularMDP | Environment:
+) -> Any:
     """Return the environment called `name`, with its own `options`.
 
-    It is a table, a TabularMDP, or an `Environment` of pure functions for agents with networks.
+    It is a table, a TabularMDP or a ChangingWorld, or for agents with networks an `Environment` of
+    pure functions.
 
     `features` attaches a feature matrix, for agents with networks: "thermometer", "one-hot", or
     "projection" to `feature_dimension` numbers drawn from `feature_seed`.
     A name such as "gym:FrozenLake-v1" is an environment of Gymnasium that has a table of transition
-    probabilities (see `cpsrl.environments.toy_text`).
+    probabilities (see `cpsrl.environments.toy_text`), and one such as "gymnax:Breakout-MinAtar" an
+    environment with gymnax's interface (see `cpsrl.environments.gymnax`).
     The result is named after the environment and its options that differ from the defaults, such
     as "riverswim (tsde, n_states=20)".
     """
-    if not isinstance(name, str):
-        raise ValueError(f"name must be that of an environment, such as 'riverswim', not {name!r}")
-    attached = {
-        "features": features,
-        "feature_dimension": feature_dimension,
-        "feature_seed": feature_seed or None,
-    }
-    attached = {key: value for key, value in attached.items() if value is not None}
+    checked_kind("name", name, str, "that of an environment, such as 'riverswim'")
+    attached = _without_defaults(features, feature_dimension, feature_seed)
     if name not in ENVIRONMENTS and name in WORLDS:
         made = WORLDS.make(name, **options, **attached)
         object.__setattr__(made, "name", _label(name, _changed(WORLDS, name, options)))
@@ -118,27 +102,33 @@ def environment(
         raise ValueError(f"{name} is a file: cpsrl.TabularMDP.load({name!r}) reads it")
     if name not in ENVIRONMENTS:
         raise unknown(ENVIRONMENTS.kind, name, ENVIRONMENTS.names() + WORLDS.names())
-    mdp = with_features(
-        ENVIRONMENTS.make(name, **options), features, feature_dimension, feature_seed
-    )
+    mdp = with_features(ENVIRONMENTS.make(name, **options), **attached)
     return replace(mdp, name=_label(name, _changed(ENVIRONMENTS, name, options) | attached))
 
 
 def with_features(
-    mdp: TabularMDP,
+    mdp: T,
     features: str | None = None,
     feature_dimension: int | None = None,
     feature_seed: int = 0,
-) -> TabularMDP:
+) -> T:
     """Return `mdp` with a feature matrix, as `environment` attaches one."""
-    given = {"feature_dimension": feature_dimension, "feature_seed": feature_seed or None}
-    given = {key: value for key, value in given.items() if value is not None}
+    given = _without_defaults(None, feature_dimension, feature_seed)
     if given and features != "projection":
         raise ValueError(f"{', '.join(given)} can be set only with features='projection'")
     if features is None:
         return mdp
     matrix = feature_matrix(features, mdp.n_states, feature_dimension, feature_seed)
     return replace(mdp, features=matrix)
+
+
+def _without_defaults(
+    features: str | None, feature_dimension: int | None, feature_seed: int
+) -> dict[str, Any]:
+    """Return the options of features that are not as by default."""
+    given = {"features": features, "feature_dimension": feature_dimension}
+    given["feature_seed"] = feature_seed or None
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _changed(registry: Registry[Any], name: str, options: dict[str, Any]) -> dict[str, Any]:

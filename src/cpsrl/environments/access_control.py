@@ -5,8 +5,8 @@ from math import comb
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import checked_number, checked_whole
 
 REJECT, ACCEPT = 0, 1
 MOST_SERVERS = 1000
@@ -29,6 +29,11 @@ def access_control(
     State `free * len(priorities) + i`: `free` servers and a customer of priority i. Starts with
     all servers free and a customer drawn at random. With the defaults the exact optimal gain is
     2.7476419506; the book's 2.31 is the estimate of its learner, which explores and approximates.
+
+    Args:
+        servers: how many servers.
+        priorities: what customers pay, each as likely.
+        free_probability: the probability that a busy server becomes free in a step.
     """
     servers = checked_whole("servers", servers, 1, most=MOST_SERVERS)
     p = checked_number("free_probability", free_probability, 0.0, 1.0)

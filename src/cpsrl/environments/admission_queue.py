@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole
 
 REJECT, ADMIT = 0, 1
 
@@ -31,6 +31,13 @@ def queue(
     over k = 1..`capacity`, of (l R (1 - p_k) - C L_k) / (l + m), with p_n proportional to
     (l/m)^n, n = 0..k, and L_k its mean (or 0, from never admitting). With the defaults
     k = 2 and the gain is 128/549.
+
+    Args:
+        capacity: how many customers there is room for.
+        arrival_rate: arrivals in a unit of time.
+        service_rate: services in a unit of time.
+        admission_reward: what an admitted customer pays.
+        holding_cost: what each customer costs in a unit of time.
     """
     capacity = checked_whole("capacity", capacity, 1)
     arrival = checked_number("arrival_rate", arrival_rate, 0.0, open=True)

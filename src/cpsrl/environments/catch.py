@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from cpsrl.checks import checked_number, checked_whole
 from cpsrl.environments.pure import UPPER, Environment, Reference
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import Streams
-from cpsrl.types import Ints
+from cpsrl.support.checks import checked_number, checked_whole
+from cpsrl.support.types import Ints
 
 ACTIONS = ("left", "stay", "right")
 WINDS = (0, -1, 1)
@@ -33,6 +33,11 @@ def catch(rows: int = 3, columns: int = 3, new_ball: float = 0.1) -> TabularMDP:
     State: the paddle's column, and for every row but the last its ball's column, if it has one.
     With the defaults there are 48 states and the optimal gain is 89/930: a ball is missed only
     where it comes at one side right after one at the other.
+
+    Args:
+        rows: of the board.
+        columns: of the board.
+        new_ball: the probability that a ball appears in a step.
     """
     return _catch(rows, columns, new_ball, None)
 
@@ -48,6 +53,12 @@ def windy_catch(
     After WindyCatch of csuite (DeepMind 2022), where the wind changes after a fixed
     number of steps. With the defaults there are 144 states, and since the wind is seen and the
     board small the optimal gain is that of `catch`, 89/930; with 4 columns it is .0880213733.
+
+    Args:
+        rows: of the board.
+        columns: of the board.
+        new_ball: the probability that a ball appears in a step.
+        change: the probability that the wind is drawn anew in a step.
     """
     return _catch(rows, columns, new_ball, checked_number("change", change, 0.0, 1.0))
 
@@ -55,35 +66,32 @@ def windy_catch(
 def _catch(rows: int, columns: int, new_ball: float, change: float | None) -> TabularMDP:
     """Return the model; without `change` there is no wind."""
     rows, columns, new_ball, change = _checked(rows, columns, new_ball, change)
-    winds = _winds(change)
-    sky = list(product(range(-1, columns), repeat=rows - 1))  # -1: a row without a ball
-    states = list(product(winds, range(columns), sky))
-    number = {state: s for s, state in enumerate(states)}
-    chances = _chances(columns, new_ball, change)
-    entries: dict[tuple[int, int], float] = {}
-    rewards = np.zeros((len(states), 3))
-    for s, (wind, paddle, balls) in enumerate(states):
-        for action in range(3):
-            given = (np.array(wind), np.array(paddle), np.array(balls), action)
-            rewards[s, action], moved, fallen = fall(*given, columns)
-            lower = (int(moved), tuple(fallen[:-1].tolist()))
-            for (later, ball), chance in chances[wind].items():
-                place = (3 * s + action, number[later, lower[0], (ball, *lower[1])])
-                entries[place] = entries.get(place, 0.0) + chance
-    matrix = scipy.sparse.csr_array(
-        (list(entries.values()), tuple(zip(*entries, strict=True))),
-        shape=(3 * len(states), len(states)),
-    )
+    winds, above = _winds(change), range(-1, columns)  # -1: a row without a ball
+    states = list(product(winds, range(columns), *[above] * (rows - 1)))
+    sizes = (len(winds), columns, *[columns + 1] * (rows - 1))
+    wind, paddle, *balls = np.array(states).T
+    chances, rows_of = _chances(columns, new_ball, change), 3 * np.arange(len(states))
+    rewards, entries = np.zeros((len(states), 3)), []
+    for action in range(3):
+        rewards[:, action], moved, fallen = fall(wind, paddle, np.array(balls), action, columns)
+        for later, ball in chances[0]:
+            likely = [chances[now][later, ball] for now in winds]
+            place = (winds.index(later), moved, ball + 1, *(fallen[:-1] + 1))
+            after = np.ravel_multi_index(np.broadcast_arrays(*place), sizes)
+            each = np.repeat(likely, len(states) // len(winds))  # winds come first
+            entries.append((each, rows_of + action, after))
+    chance, row, after = (np.concatenate(part) for part in zip(*entries, strict=True))
+    start = (0, columns // 2, *[0] * (rows - 1))
     return TabularMDP(
-        matrix,
+        scipy.sparse.csr_array((chance, (row, after)), shape=(3 * len(states), len(states))),
         rewards,
-        initial=number[0, columns // 2, (-1,) * (rows - 1)],
+        initial=int(np.ravel_multi_index(start, sizes)),
         state_names=[_named(columns, *state) for state in states],
         action_names=ACTIONS,
     )
 
 
-def _named(columns: int, wind: int, paddle: int, balls: tuple[int, ...]) -> str:
+def _named(columns: int, wind: int, paddle: int, *balls: int) -> str:
     """Return a state as the rows of its board, such as "./..o/.../_=_"."""
     board = ["".join("o" if j == ball else "." for j in range(columns)) for ball in balls]
     board.append("".join("=" if j == paddle else "_" for j in range(columns)))
@@ -110,7 +118,7 @@ def _checked(
         checked_whole("rows", rows, 2),
         checked_whole("columns", columns, 1),
         checked_number("new_ball", new_ball, 0.0, 1.0),
-        None if change is None else checked_number("change", change, 0.0, 1.0),
+        change,
     )
 
 
@@ -151,7 +159,12 @@ class Catch(Environment):
     new_ball: float
     change: float | None = None
 
-    n_actions, reward_range = 3, (-1.0, 1.0)
+    n_actions, reward_range, whole = 3, (-1.0, 1.0), True
+
+    @property
+    def picture(self) -> tuple[int, int, int] | None:  # type: ignore[override]
+        """The board, where there is no wind beside it."""
+        return (self.rows, self.columns, 1) if self.change is None else None
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
@@ -262,6 +275,11 @@ def pixel_catch(rows: int = 10, columns: int = 5, new_ball: float = 0.1) -> Catc
     """Catch for networks, which see the board as a picture: of any size, with many balls at a time.
 
     The rules are those of `catch`; the board is by default that of csuite (DeepMind 2022).
+
+    Args:
+        rows: of the board.
+        columns: of the board.
+        new_ball: the probability that a ball appears in a step.
     """
     return Catch(*_checked(rows, columns, new_ball, None))
 
@@ -272,5 +290,11 @@ def pixel_windy_catch(
     """Catch for networks in a wind that is seen, lasts for a while, and blows the balls aside.
 
     The rules are those of `windy-catch`.
+
+    Args:
+        rows: of the board.
+        columns: of the board.
+        new_ball: the probability that a ball appears in a step.
+        change: the probability that the wind is drawn anew in a step.
     """
     return Catch(*_checked(rows, columns, new_ball, checked_number("change", change, 0.0, 1.0)))

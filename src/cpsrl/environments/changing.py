@@ -1,13 +1,14 @@
 """Problems that turn round: a model and its mirror image, in turn."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cpsrl.checks import checked_whole
-from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.changes import Changes
+from cpsrl.environments.registry import ENVIRONMENTS
+from cpsrl.mdp import ChangingWorld, TabularMDP
+from cpsrl.support.checks import checked_kind, checked_whole
 
 
 def changing(
@@ -15,7 +16,7 @@ def changing(
     every: int = 20_000,
     pieces: int = 1,
     options: dict[str, Any] | None = None,
-) -> TabularMDP:
+) -> ChangingWorld:
     """A problem that turns into its mirror image every so many steps, and back, without a word.
 
     The mirror image has states, actions and rewards in reverse order, so what was right is wrong
@@ -31,16 +32,18 @@ def changing(
         pieces: in how many steps it changes; `every` must be a multiple.
         options: of the problem.
     """
-    from cpsrl.environments import ENVIRONMENTS
-
     every, pieces = checked_whole("every", every, 1), checked_whole("pieces", pieces, 1)
     if every % pieces:
         raise ValueError(f"every = {every} must be a multiple of pieces = {pieces}")
+    checked_kind("base", base, str, "the name of an environment")
+    checked_kind("options", options or {}, Mapping, "a table by name")
     one = ENVIRONMENTS.make(base, **(options or {}))
+    if isinstance(one, ChangingWorld):
+        raise ValueError(f"base = {base!r} changes itself: take one that does not")
     other = mirrored(one)
     path = [one, *(mixed(one, other, k / pieces) for k in range(1, pieces)), other]
     models = path + path[-2:0:-1]
-    return Changes(tuple(models), (every // pieces,) * len(models)).world()
+    return ChangingWorld(tuple(models), (every // pieces,) * len(models))
 
 
 def mirrored(mdp: TabularMDP) -> TabularMDP:

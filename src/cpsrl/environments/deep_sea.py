@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from cpsrl.checks import checked_number, checked_whole
 from cpsrl.environments.pure import Environment, Reference
 from cpsrl.mdp import TabularMDP
 from cpsrl.seeding import Streams
-from cpsrl.types import Ints
+from cpsrl.support.checks import checked_number, checked_whole
+from cpsrl.support.types import Ints
 
 LEFT, RIGHT = 0, 1
 
@@ -30,6 +30,13 @@ def deep_sea(
 
     A random policy meets the treasure once in 2^size rounds. Without slips the optimal gain is
     (1 - `move_cost`)/`size`, if that is above 0: .099 with the defaults.
+
+    Args:
+        size: the number of rows.
+        move_cost: what a whole round to the right costs.
+        slip: the probability that 'right' fails.
+        mapping: the seed of which action is 'right' in which state; None for action 1
+            everywhere.
     """
     size, cost, slip = _checked(size, move_cost, slip)
     row, column = np.tril_indices(size)
@@ -87,7 +94,7 @@ class DeepSea(Environment):
     move_cost: float
     slip: float
 
-    n_actions = 2
+    n_actions, whole = 2, True
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
@@ -136,6 +143,13 @@ def pixel_deep_sea(
 
     The rules are those of `deep-sea`, whose one-hot features are what is seen here; `mapping` is
     the seed of which action is 'right' in which place, None for action 1 everywhere.
+
+    Args:
+        size: the number of rows.
+        move_cost: what a whole round to the right costs.
+        slip: the probability that 'right' fails.
+        mapping: the seed of which action is 'right' in which state; None for action 1
+            everywhere.
     """
     size, cost, slip = _checked(size, move_cost, slip)
     return DeepSea(_flips(size, mapping).astype(np.int32), size, cost, slip)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.checks import check_room, checked_whole, checked_word
+from cpsrl.support.checks import check_room, checked_whole, checked_word
 
 FEATURES = ("thermometer", "one-hot", "projection")
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_word
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import checked_number, checked_word
 
 LAKES = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -34,6 +34,10 @@ def frozen_lake(lake: str = "4x4", slip: float = 2 / 3) -> TabularMDP:
     without its time limit.
 
     The optimal gain is .017973856209 for "4x4" and .010614143812 for "8x8".
+
+    Args:
+        lake: "4x4" or "8x8".
+        slip: the probability that a move goes to a side.
     """
     cells = LAKES[checked_word("lake", lake, LAKES, "frozen-lake")]
     slip = checked_number("slip", slip, 0.0, 1.0)

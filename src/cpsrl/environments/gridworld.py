@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole
 
 ACTIONS = ("up", "right", "down", "left")
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -20,8 +20,13 @@ def gridworld(rows: int = 10, columns: int = 10, slip: float = 0.1) -> TabularMD
     move into the wall stays. In the goal every action pays 1 and leads to the start; all else pays
     0. So the optimal gain is 1 / (1 + D) with D the least expected number of steps from start to
     goal: 1 / (rows + columns - 1) exactly for `slip` = 0.
-    The slips are those of Russell and Norvig's grid (Artificial Intelligence, section on
+    The slips are those of Russell and Norvig's grid (Artificial Intelligence, 1995, section on
     sequential decision problems), the return to the start makes it continuing.
+
+    Args:
+        rows: of the grid.
+        columns: of the grid.
+        slip: the probability of a slip to each side.
     """
     slip = checked_number("slip", slip, 0.0, 0.5)
     outcomes = grid_outcomes(rows, columns)

@@ -3,8 +3,8 @@
 import numpy as np
 import scipy
 
-from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole
 
 
 def inventory(
@@ -28,6 +28,14 @@ def inventory(
     Puterman (1994), "Markov Decision Processes", section 3.2; with lost sales as in Szepesvari
     (2010), "Algorithms for Reinforcement Learning". With the defaults the optimal gain is
     1.7572135376, by ordering up to 17 when at most 3 are left.
+
+    Args:
+        capacity: how many units there is room for.
+        demand: the mean demand of a day.
+        price: of a sold unit.
+        unit_cost: of an ordered unit.
+        holding_cost: of a unit that is in stock in the evening.
+        order_cost: of an order, whatever its size.
     """
     capacity = checked_whole("capacity", capacity, 1)
     mean = checked_number("demand", demand, 0.0, open=True)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_whole
 from cpsrl.environments.pure import UPPER, Environment, Reference
 from cpsrl.seeding import Streams
-from cpsrl.types import Floats
+from cpsrl.support.checks import checked_number, checked_whole
+from cpsrl.support.types import Floats
 
 GRAVITY, SECONDS = 10.0, 0.05
 FASTEST, STRONGEST = 8.0, 2.0
@@ -72,6 +72,10 @@ def pendulum(torques: int = 3, noise: float = 0.0) -> Pendulum:
     -(angle^2 + .1 speed^2 + .001 torque^2) with the angle from upright, in steps of .05 s, without
     episodes. There are `torques` torques from -2 to 2, too weak to lift the pendulum at once;
     chance adds `noise` times a normal variate to each. Starts hanging down, at rest.
+
+    Args:
+        torques: how many torques there are to choose from.
+        noise: the standard deviation of what chance adds to a torque.
     """
     torques = checked_whole("torques", torques, 2)
     return Pendulum(torques, checked_number("noise", noise, 0.0))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cpsrl.environments import ENVIRONMENTS
 from cpsrl.mdp import TabularMDP
-from cpsrl.types import Floats
+from cpsrl.support.types import Floats
 
 Pixels = NDArray[np.uint8]
 Last = tuple[int, float] | None
@@ -190,13 +190,12 @@ class Level(Picture):
 LEVELS = {"queue": "in the queue", "inventory": "in stock"}
 
 
-def picture_of(mdp: TabularMDP, options: dict[str, Any] | None = None) -> Picture:
-    """Return what draws an MDP that was made with these options; None takes those in its name."""
+def picture_of(mdp: TabularMDP) -> Picture:
+    """Return what draws an MDP, by its name, the options in its name, and its states' names."""
     name, _, said = mdp.name.partition(" ")
-    if options is None:
-        known = ENVIRONMENTS.options(name) if name in ENVIRONMENTS else {}
-        options = {key: parameter.default for key, parameter in known.items()}
-        options |= {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", said)}
+    known = ENVIRONMENTS.options(name) if name in ENVIRONMENTS else {}
+    options = {key: parameter.default for key, parameter in known.items()}
+    options |= {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", said)}
     if name == "riverswim":
         return River(mdp, mdp.n_states)
     if name in LEVELS:

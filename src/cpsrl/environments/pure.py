@@ -42,10 +42,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.checks import checked_index, checked_number, checked_word, shown
+from cpsrl.mdp.problem import UNIT_RANGE, checked_range
 from cpsrl.seeding import Streams
-from cpsrl.sizes import UNIT_RANGE, checked_range
-from cpsrl.types import Floats
+from cpsrl.support.checks import checked_index, checked_kind, checked_number, checked_word
+from cpsrl.support.types import Floats
 
 EXACT, UPPER, KNOWN = "exact", "upper bound", "best known policy"
 """Kinds of references."""
@@ -74,11 +74,16 @@ class Environment:
     n_actions: int
     reward_range: tuple[float, float] = UNIT_RANGE
     """The least and the largest mean reward that is thought possible."""
+    picture: tuple[int, int, int] | None = None
+    """The rows, columns and planes of an observation that is a picture, row by row."""
+    whole: bool = False
+    """Whether observations are whole numbers from 0 to 255, which the replay keeps in 8 bits."""
     available: Any = None
-    """`(S, A)`, whether an action is available in each state of a table; None: all are."""
+    """`(S, A)`, whether an action is available in each state, of the package's own table with
+    features; None: all are, as in every other environment of pure functions."""
 
     def initial(self, streams: Streams) -> Any:
-        """Return the first state, in NumPy arrays of float32 and int32."""
+        """Return the first state, a tree of NumPy arrays, each of the kind that `step` gives."""
         raise NotImplementedError
 
     def draw(self, streams: Streams, n: int) -> Any:
@@ -130,18 +135,18 @@ class EnvironmentSimulator:
 
     def __init__(self, environment: Environment, streams: Streams) -> None:
         make_known(environment)
-        self.environment = environment
+        self.world = environment
         self.streams = streams
         self.state = environment.initial(streams)
 
     def step(self, action: int) -> tuple[float, Any]:
         """Take `action` and return the realised reward and the next state."""
-        action = checked_index("action", action, self.environment.n_actions)
+        action = checked_index("action", action, self.world.n_actions)
         import jax
 
-        drawn = self.environment.draw(self.streams, 1)
+        drawn = self.world.draw(self.streams, 1)
         noise = jax.tree.map(lambda values: single(np.asarray(values))[0], drawn)
-        given = (self.environment, self.state, np.int32(action), noise)
+        given = (self.world, self.state, np.int32(action), noise)
         reward, state = _compiled("step")(*given)
         self.state = jax.tree.map(np.asarray, state)
         return float(reward), self.state
@@ -152,8 +157,8 @@ class EnvironmentSimulator:
 
         return [np.array(leaf) for leaf in jax.tree.leaves(self.state)]
 
-    def restored(self, arrays: Any) -> Any:
-        """Return the state that `stored` gave; raise a ValueError if it is none of this kind."""
+    def restore(self, arrays: Any) -> None:
+        """Go to the state that `stored` gave; raise a ValueError if it is of another kind."""
         import jax
 
         leaves, tree = jax.tree.flatten(self.state)
@@ -164,7 +169,7 @@ class EnvironmentSimulator:
             found = []
         if found != wanted:
             raise ValueError("the environment's state is not one of this environment")
-        return jax.tree.unflatten(tree, arrays)
+        self.state = jax.tree.unflatten(tree, arrays)
 
 
 def observed(environment: Environment, state: Any) -> NDArray[np.float32]:
@@ -184,6 +189,11 @@ _lock = threading.Lock()
 def check_environment(environment: Environment) -> None:
     """Raise a ValueError unless the environment can be run in."""
     checked_range(environment.reward_range)
+    if environment.available is not None:
+        raise ValueError(
+            f"{type(environment).__name__} has all actions in every state: a problem where some "
+            "are not available is a TabularMDP with features and available=..."
+        )
     make_known(environment)
 
 
@@ -192,22 +202,23 @@ def make_known(environment: Environment) -> None:
     import jax
 
     with _lock:
-        if not any(leaf is environment for leaf in jax.tree.leaves(environment)):
-            return
-        kind = type(environment)
-        if not is_dataclass(kind) or "__dataclass_params__" not in vars(kind):
-            raise ValueError(
-                f"{kind.__name__} is not a dataclass: write @dataclass(frozen=True) above the "
-                "class, so that JAX knows its fields"
-            )
-        jax.tree_util.register_dataclass(kind)
+        while kinds := [
+            type(e) for e in jax.tree.leaves(environment) if isinstance(e, Environment)
+        ]:
+            kind = kinds[0]
+            if not is_dataclass(kind) or "__dataclass_params__" not in vars(kind):
+                raise ValueError(
+                    f"{kind.__name__} is not a dataclass: write @dataclass(frozen=True) above the "
+                    "class, so that JAX knows its fields"
+                )
+            jax.tree_util.register_dataclass(kind)
 
 
 def checked_reference(environment: Environment) -> Reference:
     """Return what regret in the environment is counted against, or raise."""
-    found = environment.reference()
-    if not isinstance(found, Reference):
-        raise ValueError(f"reference() must return a Reference, not {shown(found)}")
+    found: Reference = checked_kind(
+        "reference()", environment.reference(), Reference, "a Reference"
+    )
     checked_word("the kind of the reference", found.kind, (EXACT, UPPER, KNOWN))
     checked_number("the gain of the reference", found.gain)
     return found

@@ -3,8 +3,8 @@
 import numpy as np
 import scipy
 
-from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole
 
 
 def random_mdp(
@@ -23,6 +23,14 @@ def random_mdp(
     sparse. `noise` is that of the rewards, as in `TabularMDP`: a standard deviation or
     "bernoulli". The same `seed` gives the same model. Starts in state 0. The range of rewards is
     declared as [0, 1], whatever was drawn.
+
+    Args:
+        n_states: how many states.
+        n_actions: how many actions.
+        concentration: a, the mass of the Dirichlet distribution of a row.
+        successors: how many states a row can lead to; None for all.
+        noise: that of the rewards: a standard deviation, or "bernoulli".
+        seed: of the drawn model.
     """
     n_states, n_actions = (
         checked_whole("n_states", n_states, 1),

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cpsrl.checks import check_room, checked_number, checked_whole
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole
 
 KEEP, REPLACE = 0, 1
 
@@ -19,6 +19,11 @@ def replacement(n_states: int = 10, wear: float = 0.3, replacement_cost: float =
     The optimal policy replaces from some condition j on, so the exact optimal gain is the largest,
     over j = 1..n - 1, of (sum over i < j of (1 - i/(n - 1)) / wear - cost) / (j/wear + 1), or 0,
     from never replacing, if that is larger. With the defaults that is 71/99, from j = 3.
+
+    Args:
+        n_states: how many conditions the machine can be in.
+        wear: the probability that it becomes one worse in a step.
+        replacement_cost: of a new machine.
     """
     n = checked_whole("n_states", n_states, 2)
     wear = checked_number("wear", wear, 0.0, 1.0)

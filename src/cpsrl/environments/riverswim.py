@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.checks import check_room, checked_number, checked_whole, checked_word
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import check_room, checked_number, checked_whole, checked_word
 
 LEFT, RIGHT = 0, 1
 STRONGEST = 100.0
@@ -57,6 +57,11 @@ def riverswim(n_states: int = 6, variant: str = "osband", current: float = 0.0) 
       is declared as [0, 1].
     - `srl` (the SRL library): .8750033379
     - `gym-riverswim` (the gym-riverswim package): .6686320755
+
+    Args:
+        n_states: the length of the river.
+        variant: whose probabilities and rewards.
+        current: how much stronger the current is; 0 for the variant's.
     """
     n = checked_whole("n_states", n_states, 2)
     river = VARIANTS[checked_word("variant", variant, VARIANTS, "riverswim")]

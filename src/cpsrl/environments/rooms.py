@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import scipy
 
-from cpsrl.checks import checked_number, checked_whole
 from cpsrl.environments.gridworld import ACTIONS, STEPS
 from cpsrl.mdp import TabularMDP
+from cpsrl.support.checks import checked_number, checked_whole
 
 
 def rooms(side: int = 3, slip: float = 1 / 3) -> TabularMDP:
@@ -22,6 +22,10 @@ def rooms(side: int = 3, slip: float = 1 / 3) -> TabularMDP:
 
     The optimal gain is 1 / (1 + D) with D the least expected number of steps from start to goal:
     1 / (4 side + 1) exactly for `slip` = 0.
+
+    Args:
+        side: of a room, in cells.
+        slip: the probability that a move goes another way.
     """
     side = checked_whole("side", side, 1)
     slip = checked_number("slip", slip, 0.0, 1.0)

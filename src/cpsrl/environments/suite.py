@@ -34,7 +34,7 @@ from cpsrl.planning import (
     sufficient_gamma,
 )
 
-VERSION = 1
+VERSION = 2
 CERTIFIED = 1e-9
 """The largest error of a gain."""
 MODELS = 10
@@ -82,6 +82,26 @@ SUITE = (
     Problem("replacement", "replacement", "Derman (1963)"),
     Problem("random", "random", "Xu, Dong and Van Roy (2024)", per_run="seed"),
 )
+
+
+def _drawn(label: str, **options: Any) -> Problem:
+    """Return a family of random models, chosen by their seeds and by nobody."""
+    return Problem(label, "random", "Xu, Dong and Van Roy (2024)", options, "seed")
+
+
+SUITES = {
+    1: SUITE,
+    2: (
+        *SUITE,
+        Problem("river-20", "riverswim", "Osband, Russo and Van Roy (2013)", {"n_states": 20}),
+        Problem("grid", "gridworld", "Russell and Norvig (1995)", {"rows": 6, "columns": 6}),
+        _drawn("garnet-sparse", n_states=40, n_actions=4, successors=2),
+        _drawn("garnet-deterministic", n_states=40, n_actions=4, successors=1),
+        _drawn("noisy-bernoulli", n_states=20, successors=3, noise="bernoulli"),
+        _drawn("noisy-gaussian", n_states=20, successors=3, noise=0.3),
+    ),
+}
+"""The versions. Rewards of noisy-gaussian are partly outside of the range that is declared."""
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.checks import checked_number, checked_word
-from cpsrl.mdp import TabularMDP
-from cpsrl.types import Bools, Floats, Ints
+from cpsrl.mdp import DENSE_STATES, TabularMDP
+from cpsrl.support.checks import checked_number, checked_word
+from cpsrl.support.registry import with_options
+from cpsrl.support.types import Bools, Floats, Ints
 
 RESETS = ("same-step", "next-step")
 PREFIX = "gym:"
 """How the names of Gymnasium's environments begin in specifications and on the command line."""
 ROW, CHANCE, NEXT, REWARD = range(4)
-"""What there is of each entry: its row s*A + a, probability, next state and reward, `(4, n)`."""
-DENSE_STATES = 128
-"""Up to this many states the table is a dense one."""
+"""The entries of a table: row s*A + a, probability, next state and reward of each, `(4, n)`."""
 
 
 def tabular(
@@ -93,10 +92,7 @@ def _check_wrappers(env: Any, bare: Any, reset: str, terminal_reward: float) -> 
 
 
 def _arrays(lines: Floats, n_states: int, n_actions: int) -> tuple[Any, Any]:
-    """Return transitions and rewards of entries, those of one row and successor put together.
-
-    Rewards are `(S, A)` where they do not depend on the successor.
-    """
+    """Return transitions and rewards of entries, those of one row and successor put together."""
     import scipy.sparse as sp
 
     chances, rewards = lines[CHANCE], lines[REWARD]
@@ -110,18 +106,10 @@ def _arrays(lines: Floats, n_states: int, n_actions: int) -> tuple[Any, Any]:
         mean = np.bincount(place, chances * rewards) / chance
     paid = np.where((least == most) | (chance == 0), least, mean)
     where, shape = np.divmod(keys, n_states), (n_states * n_actions, n_states)
-    full = (n_states, n_actions, n_states)
     transitions: Any = sp.csr_array((chance, where), shape=shape)
-    by_row = np.zeros(shape[0])
-    by_row[where[0]] = paid
-    if (by_row[where[0]] == paid).all():
-        given: Any = by_row.reshape(n_states, n_actions)
-    else:
-        given = sp.csr_array((paid, where), shape=shape)
-        given = given.toarray().reshape(full) if n_states <= DENSE_STATES else given
     if n_states <= DENSE_STATES:
-        transitions = transitions.toarray().reshape(full)
-    return transitions, given
+        transitions = transitions.toarray().reshape(n_states, n_actions, n_states)
+    return transitions, sp.csr_array((paid, where), shape=shape)
 
 
 def _restarted(lines: Floats, ended: Bools, first: Floats) -> Floats:
@@ -159,7 +147,8 @@ def _terminal_states(
     if both.size:
         raise ValueError(
             f"in {label} state {both[0]} ends an episode when it is reached one way and not when "
-            "it is reached another, so 'next-step' is no table over these states: use 'same-step'"
+            "it is reached another, so 'next-step' cannot be a table over these states: use "
+            "'same-step'"
         )
     return np.setdiff1d(successors[ended], np.flatnonzero(reached))
 
@@ -229,12 +218,10 @@ def gymnasium_factory(name: str) -> Callable[..., TabularMDP]:
         return tabular(environment_id, **options)
 
     theirs = [
-        parameter.replace(kind=parameter.KEYWORD_ONLY, default=spec.kwargs.get(key, default))
+        parameter.replace(default=spec.kwargs.get(key, default))
         for key, parameter in inspect.signature(creator, eval_str=True).parameters.items()
         if (default := parameter.default) is not parameter.empty and key != "render_mode"
     ]
     ours = list(inspect.signature(tabular).parameters.values())[1:-1]
-    ours = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in ours]
-    make.__signature__ = inspect.Signature([*theirs, *ours])  # type: ignore[attr-defined]
-    make.__doc__ = f"Gymnasium's {environment_id}, one episode after the other."
-    return make
+    about = f"Gymnasium's {environment_id}, one episode after the other."
+    return with_options(make, [*theirs, *ours], about)
