@@ -15,16 +15,17 @@ arrays: `resample`, and `gamma`, the discount factor of each step (NaN where the
     EveryStep       every t
     Never           t = 1 only
 
-Two rules look at N_t(s, a), the visits of (s, a) before step t, and so live where counts live:
+Three rules look at N_t(s, a), the visits of (s, a) before step t, and so live where counts live:
 
     TSDEStops       t > t_k + T_(k-1), or N_t(s, a) > 2 N_(t_k)(s, a) for some (s, a); t_k is the
                     current pseudo-episode's first step, T_(k-1) the length of the one before it,
                     T_0 = 1 (Ouyang et al. 2017)
     CountDoubling   N_t(s, a) - N_(t_k)(s, a) >= max(1, N_(t_k)(s, a)) for some (s, a)
                     (Osband, Russo and Van Roy 2013)
+    Discoveries     N_t(s, a) > 2 N_(t_k)(s, a) for some (s, a), or t - t_k >= sqrt(t)
 
 The pair visited last is the only one whose count has changed since the test of step t - 1, so each
-of the two tests looks at that pair alone.
+of these tests looks at that pair alone.
 """
 
 import math
@@ -34,9 +35,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpsrl.checks import LARGEST, checked_gamma, checked_whole, shown
-from cpsrl.registry import Registry, unknown
-from cpsrl.types import Bools, Floats
+from cpsrl.support.checks import LARGEST, WrongTypeError, checked_gamma, checked_kind, checked_whole
+from cpsrl.support.registry import Registry, unknown
+from cpsrl.support.types import Bools, Floats
 
 SCHEDULES = ("horizon", "doubling")
 MOST_GAMMA = math.nextafter(1.0, 0.0)
@@ -125,7 +126,7 @@ class Bernoulli(Rule):
         if isinstance(self.gamma, str) or callable(self.gamma):
             said = repr(self.gamma) if isinstance(self.gamma, str) else "a function"
             schedule = callable(self.gamma) or self.gamma in SCHEDULES
-            raise ValueError(
+            raise WrongTypeError(
                 f"gamma must be a number in [0, 1), not {said}"
                 + (f"; a schedule is given as schedule={said}" if schedule else "")
             )
@@ -136,10 +137,8 @@ class Bernoulli(Rule):
             raise ValueError("a Bernoulli rule takes gamma or a schedule, not both")
         elif isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
-        elif not isinstance(self.schedule, str) and not callable(self.schedule):
-            raise ValueError(
-                f"schedule must be 'horizon', 'doubling' or a function of t, not {self.schedule!r}"
-            )
+        elif not callable(self.schedule):
+            checked_kind("schedule", self.schedule, str, "'horizon', 'doubling' or a function of t")
         if self.horizon is not None and self.schedule != "horizon":
             raise ValueError("horizon goes with schedule='horizon' only")
         for name in ("horizon", "pairs"):
@@ -219,11 +218,8 @@ class DoublingTimes(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the powers of two among the steps of a chunk; `rng` is not used."""
-        resample, t = np.zeros(n, np.bool_), 1 << (first - 1).bit_length()
-        while t < first + n:
-            resample[t - first] = True
-            t *= 2
-        return resample, math.nan
+        t = np.arange(first, first + n)
+        return t & (t - 1) == 0, math.nan
 
 
 @RULES.add("fixed-length")
@@ -240,9 +236,7 @@ class FixedLength(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return the first steps of the stretches; `rng` is not used."""
-        resample = np.zeros(n, np.bool_)
-        resample[-(first - 1) % self.length :: self.length] = True
-        return resample, math.nan
+        return np.arange(first - 1, first - 1 + n) % self.length == 0, math.nan
 
 
 @RULES.add("every-step")
@@ -266,9 +260,7 @@ class Never(Rule):
 
     def arrays(self, first: int, n: int, rng: np.random.Generator) -> Arrays:
         """Return True for step 1 alone; `rng` is not used."""
-        resample = np.zeros(n, np.bool_)
-        resample[: first == 1] = True
-        return resample, math.nan
+        return np.arange(first, first + n) == 1, math.nan
 
 
 @RULES.add("tsde")
@@ -284,6 +276,23 @@ class TSDEStops(Rule):
         return t > began + previous or visits > 2 * before
 
 
+@RULES.add("discoveries")
+@dataclass(frozen=True)
+class Discoveries(Rule):
+    """Resample when a visit count has more than doubled, or after sqrt(t) steps.
+
+    The former ends what is new or useless: after the first visit to a pair, and the third, ... The
+    latter is as often as a coin of the rate 1 / sqrt(t) falls, in about 2 sqrt(T) of T steps.
+    """
+
+    words: ClassVar[str] = "discoveries"
+
+    @staticmethod
+    def stops(t: int, began: int, previous: int, visits: int, before: int, memory: Floats) -> bool:
+        """Return whether step t begins a new pseudo-episode."""
+        return visits > 2 * before or t - began >= math.sqrt(t)
+
+
 @RULES.add("count-doubling")
 @dataclass(frozen=True)
 class CountDoubling(Rule):
@@ -297,7 +306,7 @@ class CountDoubling(Rule):
         return visits - before >= max(1, before)
 
 
-def asked(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
+def rule_arrays(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
     """Return what `rule.arrays` gives, or raise if that is not what it should be."""
     resample, gamma = rule.arrays(first, n, rng)
     coins = np.asarray(resample)
@@ -318,11 +327,7 @@ def asked(rule: Rule, first: int, n: int, rng: np.random.Generator) -> Arrays:
 
 def checked_rule(rule: Any) -> Rule:
     """Return `rule`, or raise if it is not one."""
-    if not isinstance(rule, Rule):
-        raise ValueError(
-            f"rule must be one such as Bernoulli(0.99), or of a subclass of cpsrl.Rule, not "
-            f"{shown(rule)}"
-        )
+    checked_kind("rule", rule, Rule, "one such as Bernoulli(0.99), or of a subclass of cpsrl.Rule")
     if rule.stops is not None and hasattr(rule.stops, "__self__"):
         raise ValueError(f"the test `stops` of the rule {rule.label!r} must be a static method")
     if (type(rule).arrays is Rule.arrays) == (rule.stops is None):

@@ -11,9 +11,9 @@ from cpsrl import TSDE, Dirichlet, KnownRewards, NormalGamma, Sizes, TabularMDP,
 from cpsrl.beliefs import dirichlet
 from cpsrl.beliefs.belief import started
 from cpsrl.beliefs.dirichlet import DenseDirichlet, sample_rows
-from cpsrl.beliefs.gamma import small_gamma
+from cpsrl.beliefs.gamma_variates import small_gamma
 from cpsrl.beliefs.sparse import SparseDirichlet
-from cpsrl.seeding import lent
+from cpsrl.seeding import words_of
 
 SIZES = Sizes(5, 2)
 DRAWS = 4000
@@ -133,8 +133,11 @@ def test_no_row_is_lost_at_a_hundred_thousand_states():
     rng = np.random.default_rng(0)
     for visits in (0, 1):
         shapes[0, 5] += visits
-        with lent(rng) as words:
-            sample_rows(shapes, np.array([visits]), small_gamma(1 / n_states), words, row)
+        with words_of(rng) as words:
+            live = Dirichlet(np.ones((1, 1, 1))).start(Sizes(1, 1)).arrays
+            small = small_gamma(1 / n_states)
+            belief = live._replace(alpha=shapes, small=small)
+            sample_rows(belief, np.array([visits]), words, row)
         assert row.sum() == pytest.approx(1, abs=1e-12)
 
 

@@ -10,7 +10,7 @@ from cpsrl import Bernoulli, Dirichlet, KnownRewards, NormalGamma, Sizes, simula
 from cpsrl.beliefs import Forgetting, Parametric, Truncated
 from cpsrl.beliefs.belief import started
 from cpsrl.resampling import RULES
-from cpsrl.seeding import lent
+from cpsrl.seeding import words_of
 
 SIZES = Sizes(5, 2)
 HALF_LIFE = 7.0
@@ -35,7 +35,7 @@ def test_the_posterior_is_that_of_weighted_evidence(seen, batch):
     live = Forgetting(Dirichlet(0.2, rewards=NormalGamma(**PRIOR)), HALF_LIFE).start(SIZES)
     observe(live, seen, batch)
     w, mean = weights(len(seen)), live.mean()
-    rewards = live.dense.arrays.rewards
+    rewards = live.dense.rewards
     for s in range(5):
         for a in range(2):
             at = [i for i, (s1, a1, _, _) in enumerate(seen) if (s1, a1) == (s, a)]
@@ -69,7 +69,7 @@ def test_the_posterior_by_integration():
 def test_draws_have_the_distribution_of_the_weights(seen):
     live = Forgetting(Dirichlet(0.2, rewards=NormalGamma(**PRIOR)), HALF_LIFE).start(SIZES)
     observe(live, seen)
-    rng, arrays = np.random.default_rng(0), live.dense.arrays
+    rng, arrays = np.random.default_rng(0), live.dense
     P, r = map(np.stack, zip(*(live.sample(rng) for _ in range(3000)), strict=True))
     p = []
     for s, a in [(0, 0), (2, 1), (4, 0)]:
@@ -116,13 +116,13 @@ def test_what_is_long_past_is_forgotten():
     live = Forgetting(Dirichlet(1e-3), 1.0).start(SIZES)
     observe(live, [(0, 0, 1.0, 1)] * 5 + [(1, 1, 0.0, 2)] * 300, 50)
     assert live.counts[0, 1] > 0
-    assert live.dense.arrays.alpha[0, 1] == 1e-3
+    assert live.dense.alpha[0, 1] == 1e-3
     for _ in range(50):  # a row whose parameters sum to little is drawn all the same
         P, r = live.sample(np.random.default_rng(1))
         np.testing.assert_allclose(P.sum(axis=2), 1, atol=1e-12)
         assert np.isfinite(r).all()
     observe(live, [(1, 1, 0.0, 2)] * 2000, 1500)
-    assert live.counts[0, 1] == 0 == live.dense.arrays.rewards.seen[0]
+    assert live.counts[0, 1] == 0 == live.dense.rewards.seen[0]
     assert live.counts[3].sum() == pytest.approx(2, abs=1e-12)
 
 
@@ -191,14 +191,51 @@ def test_parameters_that_fade():
     parts = {"family": two_ways, "prior": prior, "points": 40}
     live = started(Forgetting(Parametric(**parts, method="grid"), 2.0), Sizes(2, 1))
     observe(live, seen, 2)
-    points = live.inner.points[:, 0]
+    points = live.points[:, 0]
     by_hand = np.zeros(40)
     for weight, (state, _, _, next_state) in zip(weights(5, 2.0), seen, strict=True):
         by_hand += weight * np.log([two_ways(p)[0][state, 0, next_state] for p in points])
     by_hand = np.exp(by_hand) / np.exp(by_hand).sum()
-    np.testing.assert_allclose(live.inner.weights, by_hand, atol=1e-12)
+    np.testing.assert_allclose(live.weights, by_hand, atol=1e-12)
     with pytest.raises(ValueError, match="can't fade"):
         started(Forgetting(Parametric(**parts, method="particles"), 2.0), Sizes(2, 1))
+
+
+def certain(p):
+    return np.array([[[1 - p, p]], [[1.0, 0.0]]]), np.zeros((2, 1))
+
+
+POINTS = Forgetting(Parametric(certain, {"p": [0.0, 0.5, 1.0]}, method="grid"), 2.0)
+STAYS, LEAVES, RETURNS = (0, 0, 0.0, 0), (0, 0, 0.0, 1), (1, 0, 0.0, 0)
+
+
+def test_a_point_that_was_excluded_comes_back_when_the_evidence_is_forgotten():
+    live = started(POINTS, Sizes(2, 1))
+    observe(live, [STAYS])
+    np.testing.assert_allclose(live.weights, [2 / 3, 1 / 3, 0], atol=1e-300)
+    observe(live, [RETURNS] * 60)  # which every point explains
+    np.testing.assert_allclose(live.weights, 1 / 3, atol=1e-5)
+    observe(live, [RETURNS] * 3000, 3000)
+    assert (live.weights == 1 / 3).all()
+    assert live.counts.tolist().count(0.0) == len(live.counts) - 1, "none sticks"
+    observe(live, [LEAVES])
+    np.testing.assert_allclose(live.weights, [0, 1 / 3, 2 / 3], atol=1e-300)
+
+
+def test_a_world_that_changes_into_what_was_excluded_is_followed():
+    belief = Forgetting(Parametric(certain, {"p": [0.0, 1.0]}, method="grid"), 2.0)
+    live = started(belief, Sizes(2, 1))
+    for kind, place in ((STAYS, 0), (LEAVES, 1), (STAYS, 0)):
+        observe(live, [kind] * 40)
+        assert live.weights[place] == pytest.approx(1.0, abs=1e-12)
+        other = started(belief, Sizes(2, 1))
+        other.restore(live.state())
+        assert (other.weights == live.weights).all()
+    with pytest.raises(ValueError, match="state 1 under action 0 cannot lead to state 1"):
+        observe(live, [(1, 0, 0.0, 1)])
+    agent = cpsrl.start(cpsrl.PSRL(cpsrl.Bernoulli(0.9), belief=belief), Sizes(2, 1))
+    for state, _, reward, next_state in [STAYS, LEAVES, RETURNS] * 20:
+        agent.observe(state, agent.act(state), reward, next_state)
 
 
 def test_state_and_restore(seen):
@@ -253,8 +290,8 @@ def test_the_stream_is_only_lent(seen):
     live = Forgetting(half_life=HALF_LIFE).start(SIZES)
     observe(live, seen)
     rng = np.random.default_rng(0)
-    with lent(rng) as words:
+    with words_of(rng) as words:
         before = words.copy()
     live.sample(rng)
-    with lent(rng) as words:
+    with words_of(rng) as words:
         assert (words != before).any()

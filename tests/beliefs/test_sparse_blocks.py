@@ -6,7 +6,7 @@ import pytest
 import cpsrl
 from cpsrl.beliefs import sparse
 from cpsrl.planning import parallel
-from cpsrl.waiting import Threads
+from cpsrl.support.interruptible import Threads
 
 S, A = 12, 2
 
@@ -55,7 +55,7 @@ def test_blocks_do_not_share_their_noise(belief, monkeypatch):
 
 def test_one_block_draws_from_the_generator_it_is_given(belief):
     one, two = np.random.default_rng(4), np.random.default_rng(4)
-    with sparse.lent(two) as words:
+    with sparse.words_of(two) as words:
         ends, states, shares = sparse.sample_rows(belief.arrays, S, words, 0, S * A)
     drawn = belief.sample(one).csr
     np.testing.assert_array_equal(drawn.indptr[1:], ends)
@@ -75,7 +75,7 @@ def test_a_block_of_few_rows_has_room_for_all_successors_of_each():
     n = 1_000
     rewards = cpsrl.NormalGamma().arrays(cpsrl.Sizes(n, A))
     live = sparse.SparseDirichlet(n, np.ones(n * A), None, rewards)
-    with sparse.lent(np.random.default_rng(6)) as words:
+    with sparse.words_of(np.random.default_rng(6)) as words:
         ends, states, shares = sparse.sample_rows(live.arrays, n, words, 0, 5)
     np.testing.assert_array_equal(ends, n * np.arange(1, 6))
     np.testing.assert_array_equal(np.sort(states.reshape(5, n)), np.tile(np.arange(n), (5, 1)))

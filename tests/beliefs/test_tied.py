@@ -11,7 +11,7 @@ from beliefs.test_parametric import json_like, transition
 from contracts.test_agents import equal
 from contracts.test_axes import in_steps
 from cpsrl import PSRL, Bernoulli, Dirichlet, KnownRewards, NormalGamma, Sizes, simulate
-from cpsrl.agents.recipe import from_tree, to_tree
+from cpsrl.agents.codec import from_tree, to_tree
 from cpsrl.beliefs import Tied, tied
 from cpsrl.environments.gridworld import grid_outcomes
 

@@ -5,24 +5,12 @@ from cpsrl.beliefs.dirichlet import Dirichlet
 from cpsrl.beliefs.families import FAMILIES
 from cpsrl.beliefs.forgetting import Forgetting
 from cpsrl.beliefs.parametric import Parametric
-from cpsrl.beliefs.rewards import REWARDS, KnownRewards, NormalGamma
+from cpsrl.beliefs.rewards import REWARDS, InRange, KnownRewards, NormalGamma
 from cpsrl.beliefs.tied import OUTCOMES, Tied
 from cpsrl.beliefs.truncated import Truncated
 
 __all__ = [
-    "BATCH",
-    "BELIEFS",
-    "FAMILIES",
-    "OUTCOMES",
-    "REWARDS",
-    "Belief",
-    "Dirichlet",
-    "Forgetting",
-    "Inside",
-    "KnownRewards",
-    "LiveBelief",
-    "NormalGamma",
-    "Parametric",
-    "Tied",
+    "BATCH", "BELIEFS", "FAMILIES", "OUTCOMES", "REWARDS", "Belief", "Dirichlet", "Forgetting",
+    "InRange", "Inside", "KnownRewards", "LiveBelief", "NormalGamma", "Parametric", "Tied",
     "Truncated",
-]
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """What is believed about an MDP, and drawn from: the second of an agent's three parts.
 
 A belief is a description, such as `Dirichlet()`, whose `start(problem)` returns its live form for a
-`TabularMDP`, or for `Sizes`. Nobody reads a belief between two resamplings, so it is told of the
+`TabularMDP`, or for `Sizes`. Nobody reads a belief between two resamplings, so it receives the
 transitions in batches: where a resampling is due, and when BATCH of them have gathered. All that a
 live form must have is
 
@@ -9,9 +9,9 @@ live form must have is
     sample(rng)          a TabularMDP, or P `(S, A, S)` and r `(S, A)`, drawn with a NumPy generator
     state(), restore(state)                                 a tree of scalars and arrays
 
-in plain NumPy; `rng` is only lent. A live form derived from `LiveBelief` may bring compiled
-functions as well (`Inside`, with `arrays` and `shape`). Then the compiled loop updates it step by
-step and samples from it without a pause.
+in plain NumPy; `rng` is used during the call only. A live form derived from `LiveBelief` may bring
+compiled functions as well (`Inside`, with `arrays` and `shape`). Then the compiled loop updates it
+step by step and samples from it without a pause.
 """
 
 import copy
@@ -20,23 +20,21 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import leaf
-from cpsrl.checks import shown
-from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.long_form import ROW_SUM_TOLERANCE
+from cpsrl._private.compile import leaf
+from cpsrl.mdp import DENSE_STATES, TabularMDP, models_of
+from cpsrl.mdp.problem import Sizes
+from cpsrl.mdp.transition_tables import ROW_SUM_TOLERANCE
 from cpsrl.planning.kernels import repeat_rows, thawed
-from cpsrl.registry import Registry
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import WrongTypeError, checked_arrays, shown
+from cpsrl.support.registry import Registry
+from cpsrl.support.types import Floats, Ints
 
 BATCH = 1 << 16
-"""The most transitions that a belief is not yet told of."""
-DENSE_STATES = 128
-"""Models with more states are kept, drawn and planned for sparsely."""
+"""The most transitions that may wait for a belief."""
 
 
 class Inside(NamedTuple):
-    """What a belief brings to be used inside the compiled loop: two leaves (see `_compile`).
+    """What a belief brings to be used inside the compiled loop: two leaves (`_private.compile`).
 
     `arrays`, the first argument of both, is the live form's attribute of that name: a NamedTuple of
     arrays that the functions read and update in place.
@@ -51,18 +49,31 @@ class Inside(NamedTuple):
 class Belief:
     """A description of a belief: a frozen dataclass of its options, derived from this class."""
 
+    start_forgetting: Any = None
+    """`start_forgetting(problem, half_life)`, where evidence can fade (see `forgetting`)"""
+
     def start(self, problem: Any) -> Any:
         """Return the live form for a TabularMDP, or for Sizes where there is no model."""
         raise NotImplementedError
 
 
 class LiveBelief:
-    """A live belief; a plain one needs the first four methods alone."""
+    """A live belief; a plain one needs `observe_many`, `sample`, `state` and `restore` alone.
 
-    inside: ClassVar[Inside | None] = None
+    One that keeps arrays says which in `learned`, and has `state` and `restore` from here.
+    """
+
+    inside: Inside | None = None
     arrays: Any = None
     shape: tuple[int, int] | None = None
     """S and A, for compiled functions, which look at no bounds"""
+    any_length: ClassVar[tuple[str, ...]] = ()
+    """the arrays among those learned that may be of any length"""
+    possible: Any = None
+    """`possible(rows, next_states)`, whether transitions `(n,)` can be; None: all can"""
+    check_together: Any = None
+    """`check_together(states, actions, next_states)`, which raises if transitions `(n,)` are
+    impossible together; None where it is enough that each of them is possible"""
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`, in the order of time."""
@@ -72,47 +83,101 @@ class LiveBelief:
         """Return a model: a TabularMDP, or P `(S, A, S)` and r `(S, A)`."""
         raise NotImplementedError
 
-    def state(self) -> dict[str, Any]:
-        """Return all that a new one needs to go on from here."""
+    @property
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
         raise NotImplementedError
+
+    def sound(self, stored: dict[str, Any]) -> bool:
+        """Return whether arrays like those learned are possible."""
+        return True
+
+    def take(self, stored: dict[str, Any]) -> None:
+        """Go on from arrays that are sound."""
+        for name, array in self.learned.items():
+            array[:] = stored[name]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a new one needs to go on from here: copies of the arrays learned."""
+        return {name: array.copy() for name, array in self.learned.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        raise NotImplementedError
+        stored = checked_arrays("belief", state, self.learned, self.any_length)
+        if not self.sound(stored):
+            raise ValueError("the stored belief is damaged: it has impossible numbers or links")
+        self.take(stored)
 
-    def copy(self) -> "LiveBelief":
+    def copy(self) -> Any:
         """Return another one that believes the same."""
         return copy.deepcopy(self)
 
+    def exact(self) -> Any:
+        """Return one that draws from the posterior, where this one's draws are sharpened."""
+        sharp = getattr(self, "sharp", None)
+        if sharp is None or sharp[0] == 1.0:
+            return self
+        new = self.copy()
+        new.sharp[0] = 1.0
+        return new
+
     def facts(self) -> dict[str, Any]:
-        """Return what there is to tell of the belief, in plain values by name."""
+        """Return a summary of what is believed, in plain values by name."""
         return {}
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if the belief calls the transition impossible."""
-
-    @property
-    def check_together(self) -> Any:
-        """`check_together(states, actions, next_states)`, which raises if transitions `(n,)` are
-        impossible together; None where it is enough that each of them is possible."""
-        return None
+        if self.possible is not None:
+            assert self.shape is not None
+            row = np.array([state * self.shape[1] + action])
+            if not self.possible(row, np.array([next_state]))[0]:
+                raise impossible(state, action, next_state)
 
     def check_problem(self, mdp: TabularMDP) -> None:
         """Raise a ValueError if the MDP makes a transition that the belief calls impossible."""
+        if self.possible is None:
+            return
+        real = mdp.csr
+        rows = np.repeat(np.arange(real.shape[0]), np.diff(real.indptr))
+        there = np.ones(len(rows), bool) if mdp.available is None else mdp.available.ravel()[rows]
+        wrong = np.flatnonzero(there & ~self.possible(rows, real.indices))
+        if wrong.size:
+            state, action = divmod(int(rows[wrong[0]]), mdp.n_actions)
+            error = impossible(state, action, int(real.indices[wrong[0]]))
+            raise ValueError(f"{error}, but in {mdp!r} it can")
 
 
 class Plain(LiveBelief):
-    """The defaults, around a live belief that has the four methods and nothing else."""
+    """The defaults, around a live belief that has the four methods and perhaps nothing else.
 
-    def __init__(self, belief: Any) -> None:
+    Args:
+        belief: the live belief.
+        half_life: where its evidence fades: it then has `fade(factor)`, which multiplies the weight
+            of all of it.
+    """
+
+    def __init__(self, belief: Any, half_life: float = math.inf) -> None:
         for name in ("observe_many", "sample", "state", "restore"):
             if not callable(getattr(belief, name, None)):
                 raise ValueError(f"a live belief must have {name}(...), and {belief!r} has not")
-        self.belief = belief
+        self.belief, self.half_life = belief, half_life
+        for name in ("facts", "check_possible", "check_problem", "check_together"):
+            if hasattr(belief, name):
+                setattr(self, name, getattr(belief, name))
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
-        """Learn from transitions `(n,)`, in the order of time."""
-        self.belief.observe_many(states, actions, rewards, next_states)
+        """Learn from transitions `(n,)`, in the order of time; where evidence fades, one by one."""
+        if self.half_life == math.inf:
+            self.belief.observe_many(states, actions, rewards, next_states)
+            return
+        before = self.state()
+        try:
+            for one in zip(states, actions, rewards, next_states, strict=True):
+                self.belief.fade(2.0 ** (-1.0 / self.half_life))
+                self.belief.observe_many(*(np.array([value]) for value in one))
+        except ValueError:
+            self.restore(before)
+            raise
 
     def sample(self, rng: np.random.Generator) -> Any:
         """Return a model."""
@@ -126,14 +191,6 @@ class Plain(LiveBelief):
         """Go on from a copy of `state`, which the belief may keep and change."""
         self.belief.restore(copy.deepcopy(state))
 
-    def copy(self) -> "Plain":
-        """Return another one that believes the same."""
-        return Plain(copy.deepcopy(self.belief))
-
-    def fade(self, factor: float) -> None:
-        """Multiply the weight of all evidence, where the belief can (see `forgetting`)."""
-        self.belief.fade(factor)
-
 
 BELIEFS: Registry[Belief] = Registry("belief", Belief)
 
@@ -141,7 +198,7 @@ BELIEFS: Registry[Belief] = Registry("belief", Belief)
 def checked_belief(belief: Any) -> Any:
     """Return `belief`, or raise if it is not one."""
     if isinstance(belief, type) or not callable(getattr(belief, "start", None)):
-        raise ValueError(
+        raise WrongTypeError(
             f"belief must be one such as Dirichlet(), with start(problem), not {shown(belief)}"
         )
     return belief
@@ -156,9 +213,8 @@ def started(belief: Any, problem: Any) -> LiveBelief:
         raise ValueError(
             f"{belief!r} started a belief of (S, A) = {live.shape} for a problem of {shape}"
         )
-    if isinstance(problem, TabularMDP):
-        for model in problem.moments:
-            live.check_problem(model)
+    for model in models_of(problem):
+        live.check_problem(model)
     return live
 
 
@@ -214,27 +270,15 @@ def checked_model(drawn: Any, n_states: int, n_actions: int) -> TabularMDP:
     return model
 
 
-def damaged() -> ValueError:
-    """Return the error for a stored belief with impossible numbers."""
-    return ValueError("the stored belief is damaged: it has impossible numbers or links")
-
-
-def check_transitions(mdp: TabularMDP, possible: Any) -> None:
-    """Raise a ValueError if `possible(rows, states)` is False for a transition of `mdp`."""
-    real = mdp.csr
-    rows = np.repeat(np.arange(real.shape[0]), np.diff(real.indptr))
-    there = np.ones(len(rows), bool) if mdp.available is None else mdp.available.ravel()[rows]
-    wrong = np.flatnonzero(there & ~possible(rows, real.indices))
-    if wrong.size:
-        state, action = divmod(int(rows[wrong[0]]), mdp.n_actions)
-        raise ValueError(
-            f"the prior says that state {state} under action {action} cannot lead to state "
-            f"{int(real.indices[wrong[0]])}, but in {mdp!r} it can"
-        )
-
-
 def impossible(state: int, action: int, next_state: int) -> ValueError:
     """Return the error for a transition that a belief calls impossible."""
     return ValueError(
         f"the prior says that state {state} under action {action} cannot lead to state {next_state}"
     )
+
+
+def place_drawn(weights: Floats, rng: np.random.Generator) -> int:
+    """Return a place in `weights` `(n,)`, drawn with the probability that each has."""
+    up_to = np.cumsum(weights)
+    place = np.searchsorted(up_to, rng.random() * up_to[-1], side="right")
+    return min(int(place), len(weights) - 1)

@@ -3,9 +3,9 @@
 Row s*A + a of `alpha` `(S*A, S)` holds the prior plus the counts of the successors; cells with
 alpha = 0 are impossible. A row is drawn as independent Gamma(alpha_j) variates over their sum.
 
-Most cells keep the prior's small shape for ever; `gamma` says how these are drawn. A variate below
-FLUSH counts as 0: where the parameters of a row sum to 1 or more, as they do once it was visited,
-the variates sum to less than z with probability z at most.
+Most cells keep the prior's small shape for ever; `gamma_variates` says how these are drawn. A
+variate below FLUSH counts as 0: where the parameters of a row sum to 1 or more, as they do once it
+was visited, the variates sum to less than z with probability z at most.
 
 Where the parameters have a smaller sum, all variates may underflow, and they are drawn as
 logarithms. For shapes a < 1, Gamma(a) has the law of Gamma(1 + a) U^(1/a), and
@@ -19,7 +19,6 @@ A large model keeps only the successors that were observed (`sparse`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,42 +26,50 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from cpsrl._compile import inlined, leaf
-from cpsrl.beliefs.belief import (
-    BELIEFS,
-    DENSE_STATES,
-    Belief,
-    Inside,
-    LiveBelief,
-    check_transitions,
-    damaged,
-    impossible,
-)
-from cpsrl.beliefs.gamma import SmallGamma, draw_gamma, draw_small, small_gamma
+from cpsrl._private.compile import inlined, leaf
+from cpsrl._private.variates import Words, standard_exponential, standard_gamma, uniform
+from cpsrl.beliefs.belief import BELIEFS, Belief, Inside, LiveBelief
+from cpsrl.beliefs.gamma_variates import SmallGamma, draw_gamma, draw_small, small_gamma
+from cpsrl.beliefs.kinds import VARIED
 from cpsrl.beliefs.rewards import (
-    KnownRewards,
+    FORGOTTEN,
     NormalGamma,
     RewardArrays,
-    learned_rewards,
-    mean_rewards,
+    RewardPrior,
+    checked_rewards,
+    fade_rewards,
     observe_reward,
     sample_rewards,
     sound_rewards,
+    weigh_reward,
 )
+from cpsrl.beliefs.row_kinds import (
+    KNOWN,
+    NOISY,
+    RARE,
+    UNLEARNED,
+    RowKinds,
+    copied,
+    draw_kind,
+    draw_shares,
+    mean_kinds,
+    repeated_chance,
+    row_kinds,
+    with_rows,
+)
+from cpsrl.beliefs.sharpness import EXACT, weight_of
 from cpsrl.beliefs.sparse import MOST_CELLS, SparseDirichlet
-from cpsrl.checks import (
+from cpsrl.mdp import DENSE_STATES, Problem, TabularMDP
+from cpsrl.mdp.problem import Sizes
+from cpsrl.seeding import words_of
+from cpsrl.support.checks import (
     LARGEST,
-    checked_arrays,
     checked_floats,
+    checked_number,
     checked_positive,
     is_sparse,
-    shown,
 )
-from cpsrl.mdp import TabularMDP
-from cpsrl.seeding import lent
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats, Ints
-from cpsrl.variates import Words, standard_exponential, standard_gamma
+from cpsrl.support.types import Floats, Ints
 
 FLUSH = 2e-22
 ENOUGH = 1 - 1e-9  # 1 but for rounding
@@ -74,8 +81,14 @@ class DirichletArrays(NamedTuple):
     alpha: Floats
     """`(S*A, S)` Dirichlet parameters, counts included"""
     small: SmallGamma
-    """for the prior's shape of most cells"""
+    """the pieces of the ziggurat for the shape that most cells have in the prior"""
     rewards: RewardArrays
+    prior: Floats
+    """`(S*A, S)` parameters without counts, where draws are sharpened; else empty"""
+    sharp: Floats
+    """`(2,)` how much (see `sharpness`)"""
+    kinds: RowKinds
+    """what is drawn of them, where they are learned; else empty"""
 
 
 @inlined
@@ -95,23 +108,35 @@ def observe_all(belief: DirichletArrays, rows: Ints, rewards: Floats, next_state
 @leaf
 def sample(belief: DirichletArrays, words: Words, P: Floats, r: Floats) -> None:
     """Draw a model: P `(S*A, S)` and then r `(S*A,)`."""
-    sample_rows(belief.alpha, belief.rewards.seen, belief.small, words, P)
+    sample_rows(belief, belief.rewards.seen, words, P)
     sample_rewards(belief.rewards, words, r)
 
 
 @leaf
-def sample_rows(alpha: Floats, visits: Ints, small: SmallGamma, words: Words, out: Floats) -> None:
+def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats) -> None:
     """Draw every transition row into `out` `(S*A, S)`.
 
     Args:
-        alpha: `(S*A, S)` Dirichlet parameters; every row has a positive one.
+        belief: every row has a positive parameter.
         visits: `(S*A,)` how often each row was visited, or with what weight.
-        small: the shape of most cells that were not observed.
         words: the stream that the variates come from.
         out: `(S*A, S)`.
     """
-    for row in range(len(alpha)):
-        shapes, cells = alpha[row], out[row]
+    small, kinds = belief.small, belief.kinds
+    learned = len(kinds.repeated) > 0
+    if learned:
+        find_kinds(belief, visits)
+        draw_shares(kinds, words)
+    for row in range(len(belief.alpha)):
+        shapes, cells = belief.alpha[row], out[row]
+        if learned:
+            kind = draw_kind(kinds, row, float(visits[row]), belief.sharp[0] == 1.0, words)
+            if kind != NOISY:
+                only = kinds.only[row] if kind == KNOWN else draw_cell(belief.prior[row], words)
+                for j in range(len(cells)):
+                    cells[j] = 0.0
+                cells[only] = 1.0
+                continue
         if visits[row] < 1:
             total = 0.0
             for j in range(len(shapes)):
@@ -119,12 +144,15 @@ def sample_rows(alpha: Floats, visits: Ints, small: SmallGamma, words: Words, ou
             if total < ENOUGH:
                 sample_in_logs(shapes, words, cells)
                 continue
-        total = 0.0
+        total, weight = 0.0, weight_of(visits[row], belief.sharp)
         for j in range(len(shapes)):
-            if shapes[j] == small.shape:
+            shape = shapes[j]
+            if weight != 1.0:
+                shape += (weight - 1.0) * (shape - belief.prior[row, j])
+            if shape == small.shape:
                 x = draw_small(small, words)
             else:
-                x = draw_gamma(shapes[j], words)
+                x = draw_gamma(shape, words)
             if x <= FLUSH:
                 x = 0.0
             cells[j] = x
@@ -132,6 +160,42 @@ def sample_rows(alpha: Floats, visits: Ints, small: SmallGamma, words: Words, ou
         scale = 1.0 / total
         for j in range(len(shapes)):
             cells[j] *= scale
+
+
+@leaf
+def find_kinds(belief: DirichletArrays, visits: Ints) -> None:
+    """Find which rows had one successor so far, and how often that would come by chance."""
+    repeated, only = belief.kinds.repeated, belief.kinds.only
+    for row in range(len(repeated)):
+        n, repeated[row] = float(visits[row]), 0.0
+        if n <= 0.0:
+            continue
+        shapes, prior, most = belief.alpha[row], belief.prior[row], -1.0
+        for j in range(len(shapes)):
+            if shapes[j] - prior[j] > most:
+                most, only[row] = shapes[j] - prior[j], j
+        repeated[row] = VARIED
+        if most >= n * (1.0 - RARE):
+            total = 0.0
+            for j in range(len(prior)):
+                total += prior[j]
+            repeated[row] = repeated_chance(n, prior[only[row]], total)
+
+
+@leaf
+def draw_cell(weights: Floats, words: Words) -> int:
+    """Draw a place with probabilities in proportion to `weights` `(n,)`."""
+    total, last = 0.0, 0
+    for weight in weights:
+        total += weight
+    left = total * uniform(words)
+    for j in range(len(weights)):
+        if weights[j] > 0.0:
+            last = j
+            left -= weights[j]
+            if left < 0.0:
+                break
+    return last
 
 
 @leaf
@@ -156,89 +220,152 @@ def sample_in_logs(shapes: Floats, words: Words, cells: Floats) -> None:
         cells[j] /= total
 
 
+@leaf
+def fade_and_observe(
+    belief: DirichletArrays,
+    counts: Floats,
+    rows: Ints,
+    rewards: Floats,
+    next_states: Ints,
+    half_life: float,
+) -> None:
+    """Let evidence fade by n transitions, and enter these `(n,)`, the last with the weight 1.
+
+    `counts` `(S*A, S)` are the weights of what was seen; `alpha` is brought up to date by others.
+    """
+    n = len(rows)
+    left = 2.0 ** (-n / half_life)
+    fade_rewards(belief.rewards, left)
+    for row in range(len(counts)):
+        for j in range(counts.shape[1]):
+            weight = counts[row, j] * left
+            counts[row, j] = weight if weight > FORGOTTEN else 0.0
+    for i in range(n):
+        weight = 2.0 ** ((i + 1 - n) / half_life)
+        if weight > FORGOTTEN:
+            counts[rows[i], next_states[i]] += weight
+            weigh_reward(belief.rewards, rows[i], rewards[i], weight)
+
+
 class DenseDirichlet(LiveBelief):
     """The live form that keeps a parameter for every cell.
 
     Args:
         alpha: `(S*A, S)` the prior's parameters.
         rewards: what is believed about the rewards.
+        half_life: after how many transitions one counts half. Where that is finite, `counts` are
+            the weights of what was seen, and `alpha` is `prior` and `counts` together.
+        sharp: how much draws are sharpened (see `sharpness`).
+        kinds: room for the kinds of rows, where they are learned.
     """
 
-    inside: ClassVar = Inside(observe, sample)
+    compiled: ClassVar = Inside(observe, sample)
     shape: tuple[int, int]
 
-    def __init__(self, alpha: Floats, rewards: RewardArrays) -> None:
-        self.arrays = DirichletArrays(alpha, small_gamma(_usual(alpha)), rewards)
-        self._all_possible = bool(alpha.all())
+    def __init__(
+        self,
+        alpha: Floats,
+        rewards: RewardArrays,
+        half_life: float = math.inf,
+        sharp: tuple[float, float] = EXACT,
+        kinds: RowKinds = UNLEARNED,
+    ) -> None:
+        self.half_life, self.fades = half_life, half_life < math.inf
+        apart = self.fades or sharp[0] != 1.0 or len(kinds.repeated)
+        self.prior = alpha.copy() if apart else np.zeros((0, 0))
+        if self.fades:
+            rewards = rewards._replace(seen=np.zeros(len(rewards.seen)))
+            self.counts = np.zeros_like(alpha)
+        self.inside = None if self.fades else self.compiled
+        small = small_gamma(_commonest(alpha))
+        self.dense = DirichletArrays(alpha, small, rewards, self.prior, np.array(sharp), kinds)
+        self.arrays: Any = self.dense
+        if not alpha.all():
+            supported = alpha > 0
+            self.possible = lambda rows, next_states: supported[rows, next_states]
         self.shape = (alpha.shape[1], len(alpha) // alpha.shape[1])
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`, in the order of time."""
-        observe_all(self.arrays, states * self.shape[1] + actions, rewards, next_states)
+        rows = states * self.shape[1] + actions
+        if not self.fades:
+            observe_all(self.dense, rows, rewards, next_states)
+            return
+        fade_and_observe(self.dense, self.counts, rows, rewards, next_states, self.half_life)
+        np.add(self.prior, self.counts, out=self.dense.alpha)
 
-    def sample(self, rng: np.random.Generator | int) -> TabularMDP:
-        """Draw an MDP with a generator, or with one made from a seed."""
-        return self.drawn(lambda words, P, r: sample(self.arrays, words, P, r), rng)
+    def sample(self, rng: np.random.Generator | int) -> Any:
+        """Draw an MDP with a generator, or with one made from a seed; P and r where it fades."""
+        P, r = np.empty_like(self.dense.alpha), np.empty(len(self.dense.alpha))
+        with words_of(rng) as words:
+            self.compiled.sample(self.arrays, words, P, r)
+        P, r = P.reshape(*self.shape, -1), r.reshape(self.shape)
+        return (P, r) if self.fades else TabularMDP(P, r)
 
-    def drawn(self, draw: Callable[..., None], rng: np.random.Generator | int) -> TabularMDP:
-        """Return the MDP that `draw(words, P, r)` puts into P `(S*A, S)` and r `(S*A,)`."""
-        P, r = np.empty_like(self.arrays.alpha), np.empty(len(self.arrays.alpha))
-        with lent(rng) as words:
-            draw(words, P, r)
-        return self._model(P, r)
-
-    def copy(self) -> "DenseDirichlet":
+    def copy(self) -> Any:
         """Return another one that believes the same."""
-        new, old = object.__new__(type(self)), self.arrays
+        new, old = object.__new__(type(self)), self.dense
         new.__dict__ |= self.__dict__
-        mine = {name: getattr(old.rewards, name).copy() for name in ("seen", "mean", "m2")}
-        new.arrays = old._replace(alpha=old.alpha.copy(), rewards=old.rewards._replace(**mine))
+        changed = {name: getattr(old, name).copy() for name in ("alpha", "rewards", "sharp")}
+        new.dense = old._replace(**changed, kinds=copied(old.kinds))
+        new.arrays = new.dense
+        if self.fades:
+            new.counts = self.counts.copy()
         return new
 
-    def mean(self) -> TabularMDP:
-        """Return the MDP of the posterior means."""
-        alpha = self.arrays.alpha
-        return self._model(
-            alpha / alpha.sum(axis=1, keepdims=True), mean_rewards(self.arrays.rewards)
-        )
-
-    def state(self) -> dict[str, Any]:
-        """Return copies of the arrays that observations change, by name."""
-        return {name: array.copy() for name, array in self._learned.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = checked_arrays("belief", state, self._learned)
-        alpha = arrays["alpha"]
-        seen = alpha[arrays["seen"] > 0].max(axis=1, initial=0.0) >= 1
-        same_cells = (alpha > 0) == (self.arrays.alpha > 0)
-        sound = np.isfinite(alpha).all() and (alpha >= 0).all() and same_cells.all() and seen.all()
-        if not sound or not sound_rewards(arrays):
-            raise damaged()
-        for name, array in self._learned.items():
-            array[:] = arrays[name]
-
-    def check_possible(self, state: int, action: int, next_state: int) -> None:
-        """Raise a ValueError if the prior calls the transition impossible."""
-        row = state * self.shape[1] + action
-        if not self._all_possible and not self.arrays.alpha[row, next_state] > 0:
-            raise impossible(state, action, next_state)
-
-    def check_problem(self, mdp: TabularMDP) -> None:
-        """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""
-        if not self._all_possible:
-            check_transitions(mdp, lambda rows, states: self.arrays.alpha[rows, states] > 0)
-
     @property
-    def _learned(self) -> dict[str, Any]:
-        return {"alpha": self.arrays.alpha, **learned_rewards(self.arrays.rewards)}
+    def sharp(self) -> Floats:
+        """`(2,)` how much draws are sharpened (see `sharpness`)."""
+        return self.dense.sharp
 
-    def _model(self, P: Floats, r: Floats) -> TabularMDP:
+    def mean(self) -> TabularMDP:
+        """Return the MDP of the posterior means, of a belief that is not truncated."""
+        alpha, r = self.dense.alpha, self.dense.rewards.posterior_means()
+        P = alpha / alpha.sum(axis=1, keepdims=True)
+        if self.kinds is not None:
+            known, new = mean_kinds(self.kinds, self.dense.rewards.seen)
+            P *= 1.0 - (known + new)[:, None]
+            P += new[:, None] * self.prior / self.prior.sum(axis=1, keepdims=True)
+            P[np.arange(len(P)), self.kinds.only] += known
         return TabularMDP(P.reshape(*self.shape, -1), r.reshape(self.shape))
 
+    def facts(self) -> dict[str, Any]:
+        """Return what was learned about the kinds of rewards and of rows, where that is open."""
+        return with_rows(self.dense.rewards.facts(), self.kinds)
 
-def _usual(alpha: Floats) -> float:
-    """Return the parameter of most possible cells, if most have the same; NaN if there are none."""
+    @property
+    def kinds(self) -> RowKinds | None:
+        """The kinds of rows as they are now, or None where they are not learned."""
+        if not len(self.dense.kinds.repeated):
+            return None
+        find_kinds(self.dense, self.dense.rewards.seen)
+        return self.dense.kinds
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
+        cells = {"counts": self.counts} if self.fades else {"alpha": self.dense.alpha}
+        return {**cells, **self.dense.rewards.learned}
+
+    def sound(self, stored: dict[str, Any]) -> bool:
+        """Return whether what was stored fits the prior's cells, and rewards the transitions."""
+        cells, seen = stored["counts" if self.fades else "alpha"], stored["seen"]
+        if not np.isfinite(cells).all() or (cells < 0).any() or not sound_rewards(stored):
+            return False
+        if self.fades:
+            return not cells[self.prior == 0].any() and np.allclose(cells.sum(axis=1), seen)
+        same_cells = (cells > 0) == (self.dense.alpha > 0)
+        return bool(same_cells.all() and (cells[seen > 0].max(axis=1, initial=0.0) >= 1).all())
+
+    def take(self, stored: dict[str, Any]) -> None:
+        """Go on from arrays that are sound."""
+        super().take(stored)
+        if self.fades:
+            np.add(self.prior, self.counts, out=self.dense.alpha)
+
+
+def _commonest(alpha: Floats) -> float:
+    """Return the parameter of most possible cells, if most have the same, else NaN."""
     possible = alpha[alpha > 0]
     if possible.size and possible.min() == possible.max():
         return float(possible[0])
@@ -250,8 +377,8 @@ def _usual(alpha: Floats) -> float:
 class Dirichlet(Belief):
     """Independent Dirichlet priors on the transition rows, and a prior on the rewards.
 
-    Models of up to 128 states, and priors with a parameter for every cell, are kept dense. What is
-    said here of actions that are not available is not looked at.
+    Models of up to 128 states, and priors with a parameter for every cell, are kept dense. The rows
+    of actions that are not available are ignored.
 
     Args:
         transitions: the Dirichlet parameter of every cell: a number, or an array `(S, A, S)` (0 for
@@ -259,18 +386,25 @@ class Dirichlet(Belief):
             its possible successors: 1/S per cell where all are possible.
         support: which successors are possible: a boolean array `(S, A, S)`, or a sparse matrix
             `(S*A, S)` with row s*A + a whose stored entries are the possible ones. None: all.
-        rewards: `NormalGamma(...)` or `KnownRewards()`.
+        rewards: `NormalGamma(...)`, `InRange()` or `KnownRewards()`.
+        sharpness: how often a visit to a pair counts where models are drawn (see `sharpness`), from
+            the one after the first `sharp_after` on: 1 for draws from the posterior.
+        sharp_after: how many visits to a pair count once.
+        kinds: whether pairs may be deterministic, which is learned for each action (see
+            `row_kinds`).
     """
 
     transitions: ArrayLike | None = None
     support: Any = None
-    rewards: NormalGamma | KnownRewards = field(default_factory=NormalGamma)
+    rewards: RewardPrior = field(default_factory=NormalGamma)
+    sharpness: float = 1.0
+    sharp_after: float = 3.0
+    kinds: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rewards, NormalGamma | KnownRewards):
-            raise ValueError(
-                f"rewards must be NormalGamma(...) or KnownRewards(), not {shown(self.rewards)}"
-            )
+        checked_number("sharpness", self.sharpness, 1.0, LARGEST)
+        checked_number("sharp_after", self.sharp_after, 0.0, LARGEST)
+        checked_rewards(self.rewards)
         if self.transitions is not None:
             values = checked_floats("transitions", self.transitions)
             if values.ndim == 0:
@@ -281,14 +415,31 @@ class Dirichlet(Belief):
                     "the impossible successors"
                 )
 
-    def start(self, problem: TabularMDP | Sizes) -> LiveBelief:
+    def start(self, problem: Problem) -> LiveBelief:
         """Return the live form, dense or sparse."""
-        sizes = problem.sizes if isinstance(problem, TabularMDP) else problem
+        sizes = problem.sizes
+        if sizes.n_states <= DENSE_STATES or self.is_array:
+            return self.start_forgetting(problem, math.inf)
+        candidates, rewards = self.candidates(sizes), self.rewards.arrays(problem)
+        cell, kinds = self.cell(sizes, candidates), self.row_kinds(sizes)
+        return SparseDirichlet(sizes.n_states, cell, candidates, rewards, self.sharp, kinds)
+
+    def start_forgetting(self, problem: Problem, half_life: float) -> DenseDirichlet:
+        """Return the dense live form, whose evidence fades if the half-life is finite."""
         rewards = self.rewards.arrays(problem)
-        if sizes.n_states > DENSE_STATES and not self.is_array:
-            cell, candidates = self.cell(sizes), self.candidates(sizes)
-            return SparseDirichlet(sizes.n_states, cell, candidates, rewards)
-        return DenseDirichlet(self.array(sizes), rewards)
+        sizes = problem.sizes
+        parts = self.sharp, self.row_kinds(sizes)
+        return DenseDirichlet(self.array(sizes), rewards, half_life, *parts)
+
+    def row_kinds(self, sizes: Sizes) -> RowKinds:
+        """Return room for the kinds of rows, where they are learned."""
+        rows = sizes.n_states * sizes.n_actions
+        return row_kinds(rows, sizes.n_actions) if self.kinds else UNLEARNED
+
+    @property
+    def sharp(self) -> tuple[float, float]:
+        """How much draws are sharpened (see `sharpness`)."""
+        return float(self.sharpness), float(self.sharp_after)
 
     @property
     def is_array(self) -> bool:
@@ -320,7 +471,8 @@ class Dirichlet(Belief):
             values = sizes.repeated(values)
             _check_rows(values.any(axis=2), "transitions are all 0", n_actions)
             return values.reshape(n_states * n_actions, n_states)
-        cells, candidates = self.cell(sizes)[:, None], self.candidates(sizes)
+        candidates = self.candidates(sizes)
+        cells = self.cell(sizes, candidates)[:, None]
         if candidates is None:
             return np.repeat(cells, n_states, axis=1)
         return np.asarray(candidates.toarray() * cells)
@@ -355,12 +507,11 @@ class Dirichlet(Belief):
         _check_rows(np.diff(matrix.indptr) > 0, "there is no possible successor", n_actions)
         return matrix
 
-    def cell(self, sizes: Sizes) -> Floats:
-        """Return the Dirichlet parameter `(S*A,)` that the possible cells of each row share."""
+    def cell(self, sizes: Sizes, candidates: Any) -> Floats:
+        """Return the Dirichlet parameter `(S*A,)` that the `candidates` of each row share."""
         rows = sizes.n_states * sizes.n_actions
         if self.transitions is not None:
             return np.full(rows, float(self.transitions))  # type: ignore[arg-type]
-        candidates = self.candidates(sizes)
         if candidates is None:
             return np.full(rows, 1.0 / sizes.n_states)
         return 1.0 / np.diff(candidates.indptr)

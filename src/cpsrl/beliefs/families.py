@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import scipy
 
-from cpsrl.checks import checked_number, checked_positive, checked_word, shown
 from cpsrl.environments.access_control import access_control
 from cpsrl.environments.admission_queue import queue
 from cpsrl.environments.inventory import inventory
 from cpsrl.environments.replacement import replacement
 from cpsrl.environments.riverswim import riverswim
 from cpsrl.mdp import TabularMDP
-from cpsrl.registry import Registry, unknown
-from cpsrl.types import Floats
+from cpsrl.support.checks import checked_number, checked_positive, checked_word, shown
+from cpsrl.support.registry import Registry, unknown
+from cpsrl.support.types import Floats
 
 FAMILIES: Registry[Any] = Registry("family")
 FAMILIES.add("inventory")(inventory)
@@ -55,7 +55,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "riverswim": {"current": ("normal", 0.0, 1.0)},
     "queue": {"arrival_share": ("beta", 1.0, 1.0)},
 }
-"""What is thought of the parameters where nothing else is said."""
+"""The priors of the parameters where none is given."""
 
 PRIORS: dict[str, Callable[[Any, float, float], Any]] = {
     "uniform": lambda u, low, high: low + (high - low) * u,

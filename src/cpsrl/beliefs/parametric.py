@@ -31,8 +31,7 @@ import scipy
 
 from cpsrl.beliefs.belief import BELIEFS, Belief
 from cpsrl.beliefs.families import FAMILIES, USUAL, checked_names, checked_prior, quantile
-from cpsrl.beliefs.particles import Particles
-from cpsrl.beliefs.posteriors import (
+from cpsrl.beliefs.parameter_posteriors import (
     NEAREST,
     TRIED,
     Conjugate,
@@ -41,10 +40,10 @@ from cpsrl.beliefs.posteriors import (
     Weighted,
     exponents_of,
 )
-from cpsrl.checks import checked_whole, checked_word, shown
-from cpsrl.mdp import TabularMDP
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats
+from cpsrl.beliefs.particles import Particles
+from cpsrl.mdp import Problem, TabularMDP
+from cpsrl.support.checks import checked_whole, checked_word, shown
+from cpsrl.support.types import Floats
 
 METHODS = ("auto", "conjugate", "grid", "particles")
 
@@ -148,9 +147,20 @@ class Parametric(Belief):
         numbers = np.array([1.0, 1.0] if uniform else prior[1:])
         return None if exponents is None else (members, exponents, numbers)
 
-    def start(self, problem: TabularMDP | Sizes) -> LiveParametric:
+    def start(self, problem: Problem) -> LiveParametric:
         """Return the live form."""
-        live = self._live()
+        live: LiveParametric
+        if self._by_particles:
+            live = Particles(self.names, self.particles, self.normals, self.at_normal, self.seed)
+        elif self.method in ("auto", "conjugate") and self.conjugate is not None:
+            live = Conjugate(self.names, *self.conjugate)
+        elif self.method == "conjugate":
+            raise ValueError(
+                "the family is not conjugate: that takes one parameter with a beta prior, and "
+                "probabilities of the form c theta^h (1 - theta)^m; take the method 'grid'"
+            )
+        else:
+            live = Weighted(self.names, self.grid)
         shape = (problem.n_states, problem.n_actions)
         if live.members.shape != shape:
             raise ValueError(
@@ -159,17 +169,19 @@ class Parametric(Belief):
             )
         return live
 
-    def _live(self) -> LiveParametric:
-        if self.method in ("auto", "conjugate") and self.conjugate is not None:
-            return Conjugate(self, *self.conjugate)
-        if self.method == "conjugate":
-            raise ValueError(
-                "the family is not conjugate: that takes one parameter with a beta prior, and "
-                "probabilities of the form c theta^h (1 - theta)^m; take the method 'grid'"
-            )
-        if self.method == "particles" or (self.method == "auto" and len(self.names) > 2):
-            return Particles(self, self.particles, self.normals)
-        return Weighted(self, self.grid)
+    def start_forgetting(self, problem: Problem, half_life: float) -> LiveParametric | None:
+        """Return the live form whose evidence fades.
+
+        None by particles: those that have died out would not come back.
+        """
+        live = None if self._by_particles else self.start(problem)
+        if live is not None:
+            live.forget(half_life)
+        return live
+
+    @property
+    def _by_particles(self) -> bool:
+        return self.method == "particles" or (self.method == "auto" and len(self.names) > 2)
 
     @cached_property
     def normals(self) -> Floats:

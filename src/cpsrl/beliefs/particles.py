@@ -18,22 +18,21 @@ the same particles, and drawing from them changes nothing.
 """
 
 import zlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from cpsrl.beliefs.posteriors import (
+from cpsrl.beliefs.parameter_posteriors import (
     NEAREST,
+    LiveParametric,
     Members,
     Weighted,
     effective,
     log_likelihood,
     weights_of,
 )
-from cpsrl.types import Floats
-
-if TYPE_CHECKING:
-    from cpsrl.beliefs.parametric import Parametric
+from cpsrl.support.types import Floats
 
 MOVES = 4
 KEPT = 0.5
@@ -42,30 +41,47 @@ HALVINGS = 40
 
 
 class Particles(Weighted):
-    """The live form that keeps particles with weights."""
+    """The live form that keeps particles with weights.
 
-    kept: ClassVar = ("counts", "z", "log_weights")
-    fade: ClassVar[Any] = None  # particles that have died out would not come back
+    Args:
+        names: the parameters.
+        members: the models of the particles that the belief begins with.
+        z: `(G, d)` these particles.
+        at_normal: gives the parameter vectors `(G, d)` of particles `(G, d)`.
+        seed: what later variates are drawn with.
+    """
 
-    def __init__(self, spec: "Parametric", members: Members, z: Floats) -> None:
-        super().__init__(spec, members)
-        self.z = z
-        """`(G, d)` the particles, standard normal beforehand"""
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        members: Members,
+        z: Floats,
+        at_normal: Callable[[Floats], Floats],
+        seed: int,
+    ) -> None:
+        super().__init__(names, members)
+        self.z, self.at_normal, self.seed = z, at_normal, seed
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
+        return {"counts": self.counts, "z": self.z, "log_weights": self.log_weights}
 
     def refresh(self) -> None:
         """Compute the parameters of the particles and their models."""
-        self.points = self.spec.at_normal(self.z)
+        self.points = self.at_normal(self.z)
         self.table = self.members.table_at(self.points)
 
-    def sound(self, arrays: dict[str, Any]) -> bool:
+    def sound(self, stored: dict[str, Any]) -> bool:
         """Return whether the particles stored are numbers, and one has a weight."""
-        weights, z = arrays["log_weights"], arrays["z"]
-        return bool(np.isfinite(z).all() and (weights < np.inf).all() and weights.max() > -np.inf)
+        weights, z = stored["log_weights"], stored["z"]
+        weighed = (weights < np.inf).all() and weights.max() > -np.inf
+        return bool(LiveParametric.sound(self, stored) and np.isfinite(z).all() and weighed)
 
     def learn(self, new: Floats) -> None:
         """Weigh the particles by counts `(n,)` of new transitions, and renew them as needed."""
         content = zlib.crc32((self.counts + new).tobytes())
-        rng = np.random.default_rng([self.spec.seed, content])
+        rng = np.random.default_rng([self.seed, content])
         left = 1.0
         while left > 0:
             gain = log_likelihood(new, self.table)
@@ -100,7 +116,7 @@ class Particles(Weighted):
         log_target = log_likelihood(counts, table) - 0.5 * (z * z).sum(axis=1)
         for _ in range(MOVES):
             new_z = z + rng.standard_normal((n, d)) @ factor.T
-            new_points = self.spec.at_normal(new_z)
+            new_points = self.at_normal(new_z)
             new_table = self.members.table_at(new_points)
             new_target = log_likelihood(counts, new_table) - 0.5 * (new_z * new_z).sum(axis=1)
             taken = np.log(rng.random(n)) < new_target - log_target

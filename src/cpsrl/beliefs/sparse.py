@@ -20,29 +20,35 @@ The observed successors of a row are a linked list in a pool: `first` (S*A,) and
 are positions in it (-1 ends a list), `successor` and `counts` (pool,) its entries.
 """
 
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
 
-from cpsrl._compile import jit
-from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, impossible
-from cpsrl.beliefs.gamma import draw_gamma
-from cpsrl.beliefs.rewards import (
-    RewardArrays,
-    learned_rewards,
-    mean_rewards,
-    observe_reward,
-    sample_rewards,
-    sound_rewards,
+from cpsrl._private.compile import jit, leaf
+from cpsrl._private.variates import Words, standard_gamma, uniform
+from cpsrl.beliefs.belief import LiveBelief
+from cpsrl.beliefs.gamma_variates import draw_gamma
+from cpsrl.beliefs.kinds import VARIED
+from cpsrl.beliefs.rewards import RewardArrays, observe_reward, sample_rewards, sound_rewards
+from cpsrl.beliefs.row_kinds import (
+    NEW,
+    NOISY,
+    UNLEARNED,
+    RowKinds,
+    draw_kind,
+    draw_shares,
+    mean_kinds,
+    repeated_chance,
+    with_rows,
 )
-from cpsrl.checks import checked_arrays
+from cpsrl.beliefs.sharpness import EXACT, weight_of
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.parallel import in_parallel
-from cpsrl.seeding import lent
-from cpsrl.types import Floats, Ints
-from cpsrl.variates import Words, standard_gamma, uniform
-from cpsrl.waiting import interruptible
+from cpsrl.seeding import words_of
+from cpsrl.support.interruptible import interruptible
+from cpsrl.support.types import Floats, Ints
 
 LEFT = 1e-12
 PIECES = 28
@@ -75,6 +81,10 @@ class SparseArrays(NamedTuple):
     """`(pool,)`"""
     n_entries: Ints
     """`(1,)` how many entries of the pool are in use"""
+    sharp: Floats
+    """`(2,)` how much draws are sharpened (see `sharpness`)"""
+    kinds: RowKinds
+    """what is drawn of them, where they are learned; else empty"""
 
 
 @jit
@@ -115,14 +125,21 @@ def rows_of_entries(first: Ints, following: Ints) -> Ints:
     return rows
 
 
+class Scratch(NamedTuple):
+    """What drawing writes into."""
+
+    stamp: Ints
+    """`(S,)` the last row in which a state was drawn"""
+    free: Any
+    """`(S,)` the states that were not"""
+
+
 @jit
 def sample_rows(
     belief: SparseArrays, n_states: int, words: Words, begin_row: int, end_row: int
 ) -> tuple[Any, Any, Floats]:
     """Draw some transition rows; return where each ends, the successors and their probabilities."""
-    cell, support_start, support_state = belief.cell, belief.support_start, belief.support_state
-    first, following = belief.first, belief.following
-    successor, counts = belief.successor, belief.counts
+    support_start, support_state = belief.support_start, belief.support_state
     n_rows = end_row - begin_row
     everything = len(support_start) == 0
     ends = np.empty(n_rows, np.int64)
@@ -132,8 +149,7 @@ def sample_rows(
         room = support_start[end_row] - support_start[begin_row]
     states = np.empty(room, np.int32)
     shares = np.empty(len(states))
-    stamp = np.full(n_states, -1, np.int64)
-    free = np.empty(n_states, np.int32)
+    scratch = Scratch(np.full(n_states, -1, np.int64), np.empty(n_states, np.int32))
     end = 0
     for row in range(begin_row, end_row):
         begin = 0 if everything else support_start[row]
@@ -142,54 +158,24 @@ def sample_rows(
             room = max(end + n_candidates, len(states) + len(states) // 2)
             states = _longer(states, room)
             shares = _longer(shares, room)
-        a = cell[row]
         start = end
-        total = 0.0
-        entry = first[row]
-        while entry >= 0:
-            stamp[successor[entry]] = row
-            states[end] = successor[entry]
-            shares[end] = standard_gamma(words, counts[entry] + a)
-            total += shares[end]
-            end += 1
-            entry = following[entry]
-        n_free = n_candidates - (end - start)
-        if n_free > 0:
-            # Without observations the unobserved cells are the whole row, and their sum cancels.
-            stick = draw_gamma(n_free * a, words) if total > 0.0 else 1.0
-            total += stick
-            # Rejection where nearly all labels are free, a list of the free ones where few are.
-            listed = n_candidates < 4 * (n_candidates - n_free + PIECES * (1.0 + n_free * a))
-            if listed:
-                n_listed = 0
-                for k in range(n_candidates):
+        if len(belief.kinds.repeated) > 0:
+            visits = 1.0 if belief.first[row] >= 0 else 0.0
+            kind = draw_kind(belief.kinds, row, visits, belief.sharp[0] == 1.0, words)
+            if kind != NOISY:
+                state = belief.kinds.only[row]
+                if kind == NEW:
+                    k = int(uniform(words) * n_candidates)
                     state = k if everything else support_state[begin + k]
-                    free[n_listed] = state
-                    n_listed += stamp[state] != row
-            least = LEFT * total
-            while stick > least:
-                n_free -= 1
-                piece, rest = stick, 0.0
-                if n_free > 0:
-                    x = standard_gamma(words, 1.0 + a)
-                    y = draw_gamma(n_free * a, words)
-                    if stick * y > least * (x + y):
-                        piece, rest = stick * x / (x + y), stick * y / (x + y)
-                stick = rest
-                if listed:
-                    k = int(uniform(words) * (n_free + 1))
-                    state = free[k]
-                    free[k] = free[n_free]
-                else:
-                    while True:
-                        k = int(uniform(words) * n_candidates)
-                        state = k if everything else support_state[begin + k]
-                        if stamp[state] != row:
-                            break
-                    stamp[state] = row
-                states[end] = state
-                shares[end] = piece
+                states[end], shares[end] = state, 1.0
                 end += 1
+                ends[row - begin_row] = end
+                continue
+        end, total = _draw_observed(belief, row, words, scratch, states, shares, start)
+        if end - start < n_candidates:
+            candidates = begin, n_candidates, n_candidates - (end - start)
+            out, observed = (states, shares), (total, belief.cell[row])
+            end = _break_stick(belief, row, words, scratch, candidates, observed, out, end)
         total = 0.0
         for k in range(start, end):
             total += shares[k]
@@ -199,6 +185,109 @@ def sample_rows(
             _put_in_order(states[start:end], shares[start:end])
         ends[row - begin_row] = end
     return ends, states[:end].copy(), shares[:end].copy()
+
+
+@jit
+def find_kinds(belief: SparseArrays, n_states: int) -> None:
+    """Find which rows had one successor so far, and how often that would come by chance."""
+    kinds, support_start = belief.kinds, belief.support_start
+    for row in range(len(kinds.repeated)):
+        entry = belief.first[row]
+        if entry < 0:
+            kinds.repeated[row] = 0.0
+        elif belief.following[entry] >= 0:
+            kinds.repeated[row] = VARIED
+        else:
+            cells, cell = n_states, belief.cell[row]
+            if len(support_start) > 0:
+                cells = support_start[row + 1] - support_start[row]
+            kinds.only[row] = belief.successor[entry]
+            kinds.repeated[row] = repeated_chance(belief.counts[entry], cell, cells * cell)
+
+
+@leaf
+def _draw_observed(
+    belief: SparseArrays,
+    row: int,
+    words: Words,
+    scratch: Scratch,
+    states: Any,
+    shares: Floats,
+    end: int,
+) -> tuple[int, float]:
+    """Draw the observed successors into states and shares from `end` on; return end and sum."""
+    a, entry, total, visits = belief.cell[row], belief.first[row], 0.0, 0
+    if belief.sharp[0] != 1.0:
+        while entry >= 0:
+            visits += belief.counts[entry]
+            entry = belief.following[entry]
+        entry = belief.first[row]
+    weight = weight_of(visits, belief.sharp)
+    while entry >= 0:
+        scratch.stamp[belief.successor[entry]] = row
+        states[end] = belief.successor[entry]
+        shares[end] = standard_gamma(words, weight * belief.counts[entry] + a)
+        total += shares[end]
+        end += 1
+        entry = belief.following[entry]
+    return end, total
+
+
+@leaf
+def _break_stick(
+    belief: SparseArrays,
+    row: int,
+    words: Words,
+    scratch: Scratch,
+    candidates: tuple[int, int, int],
+    observed: tuple[float, float],
+    out: tuple[Any, Floats],
+    end: int,
+) -> int:
+    """Split the share of the unobserved successors by breaking a stick; return the new end.
+
+    `candidates` is where the possible ones begin, how many there are, and how many are unobserved,
+    `observed` the sum of the others' shares and the parameter of a cell.
+    """
+    support_state, stamp, free = belief.support_state, scratch.stamp, scratch.free
+    states, shares = out
+    everything = len(belief.support_start) == 0
+    (begin, n_candidates, n_free), (total, a) = candidates, observed
+    # Without observations the unobserved cells are the whole row, and their sum cancels.
+    stick = draw_gamma(n_free * a, words) if total > 0.0 else 1.0
+    # Rejection where nearly all labels are free, a list of the free ones where few are.
+    listed = n_candidates < 4 * (n_candidates - n_free + PIECES * (1.0 + n_free * a))
+    if listed:
+        n_listed = 0
+        for k in range(n_candidates):
+            state = k if everything else support_state[begin + k]
+            free[n_listed] = state
+            n_listed += stamp[state] != row
+    least = LEFT * (total + stick)
+    while stick > least:
+        n_free -= 1
+        piece, rest = stick, 0.0
+        if n_free > 0:
+            x = standard_gamma(words, 1.0 + a)
+            y = draw_gamma(n_free * a, words)
+            if stick * y > least * (x + y):
+                piece, rest = stick * x / (x + y), stick * y / (x + y)
+        stick = rest
+        if listed:
+            k = int(uniform(words) * (n_free + 1))
+            state = free[k]
+            free[k] = free[n_free]
+        else:
+            while True:
+                k = int(uniform(words) * n_candidates)
+                state = k if everything else support_state[begin + k]
+                if stamp[state] != row:
+                    break
+            stamp[state] = row
+        states[end] = state
+        shares[end] = piece
+        end += 1
+    return end
 
 
 @jit
@@ -227,12 +316,26 @@ class SparseDirichlet(LiveBelief):
         cell: `(S*A,)` prior parameter of each possible cell of a row.
         support: the possible successors, a sparse matrix `(S*A, S)`; None: all are possible.
         rewards: what is believed about the rewards.
+        sharp: how much draws are sharpened (see `sharpness`).
+        kinds: room for the kinds of rows, where they are learned.
     """
 
-    def __init__(self, n_states: int, cell: Floats, support: Any, rewards: RewardArrays) -> None:
+    any_length: ClassVar = POOL
+    shape: tuple[int, int]
+
+    def __init__(
+        self,
+        n_states: int,
+        cell: Floats,
+        support: Any,
+        rewards: RewardArrays,
+        sharp: tuple[float, float] = EXACT,
+        kinds: RowKinds = UNLEARNED,
+    ) -> None:
         nothing = np.zeros(0, np.int64)
-        self.n_states = n_states
+        self.n_states, self.shape = n_states, (n_states, len(cell) // n_states)
         self.rewards = rewards
+        self.possible = None if support is None else self._supported
         self.arrays = SparseArrays(
             cell=cell,
             support_start=nothing if support is None else support.indptr.astype(np.int64),
@@ -242,6 +345,8 @@ class SparseDirichlet(LiveBelief):
             successor=nothing,
             counts=nothing,
             n_entries=np.zeros(1, np.int64),
+            sharp=np.array(sharp),
+            kinds=kinds,
         )
         if support is None:
             pieces = len(cell) * min(n_states, PIECES * n_states * cell[0])
@@ -252,15 +357,10 @@ class SparseDirichlet(LiveBelief):
                     "the default) or a support"
                 )
 
-    @property
-    def n_actions(self) -> int:
-        """A, the number of actions."""
-        return len(self.arrays.cell) // self.n_states
-
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`, in the order of time."""
         self._reserve(len(states))
-        rows = states * self.n_actions + actions
+        rows = states * self.shape[1] + actions
         observe_all(self.arrays, self.rewards, rows, rewards, next_states)
 
     @interruptible("drawing a model")
@@ -269,13 +369,16 @@ class SparseDirichlet(LiveBelief):
         generator = np.random.default_rng(rng)
         transitions = self._drawn(generator)
         r = np.empty(len(self.arrays.cell))
-        with lent(generator) as words:
+        with words_of(generator) as words:
             sample_rewards(self.rewards, words, r)
         return self._model(transitions, r)
 
     def _drawn(self, rng: np.random.Generator) -> Any:
         """Draw the transitions, a sparse matrix `(S*A, S)`."""
         n_rows = len(self.arrays.cell)
+        if self.kinds is not None:
+            with words_of(rng) as words:
+                draw_shares(self.kinds, words)
         begins = range(0, n_rows, BLOCK_ROWS)
         streams = [rng]
         if len(begins) > 1:
@@ -302,8 +405,13 @@ class SparseDirichlet(LiveBelief):
         return drawn
 
     def _block(self, rng: np.random.Generator, begin: int, end: int) -> tuple[Any, Any, Floats]:
-        with lent(rng) as words:
+        with words_of(rng) as words:
             return sample_rows(self.arrays, self.n_states, words, begin, end)
+
+    @property
+    def sharp(self) -> Floats:
+        """`(2,)` how much draws are sharpened (see `sharpness`)."""
+        return self.arrays.sharp
 
     def mean(self) -> TabularMDP:
         """Return the MDP of the posterior means.
@@ -326,41 +434,38 @@ class SparseDirichlet(LiveBelief):
         entries = (rows_of_entries(b.first, b.following[:used]), b.successor[:used])
         weights += scipy.sparse.csr_array((b.counts[:used], entries), shape=weights.shape)
         weights.data /= np.repeat(weights.sum(axis=1), np.diff(weights.indptr))
-        return self._model(weights, mean_rewards(self.rewards))
+        if self.kinds is not None:
+            known, _ = mean_kinds(self.kinds, b.first >= 0)
+            weights.data *= np.repeat(1.0 - known, np.diff(weights.indptr))
+            places = np.arange(rows), self.kinds.only
+            weights += scipy.sparse.csr_array((known, places), shape=weights.shape)
+        return self._model(weights, self.rewards.posterior_means())
 
-    def state(self) -> dict[str, Any]:
-        """Return copies of the arrays that observations change, by name."""
-        used = self.arrays.n_entries[0]
-        kept = {k: v[:used] if k in POOL else v for k, v in self._learned.items()}
-        return {name: array.copy() for name, array in kept.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = checked_arrays("belief", state, self._learned, POOL)
-        if not sound_rewards(arrays) or not self._sound(arrays):
-            raise damaged()
-        for name, array in learned_rewards(self.rewards).items():
-            array[:] = arrays[name]
-        links = {name: arrays[name] for name in ("first", *POOL)}
-        used = np.array([len(arrays["counts"])])
-        self.arrays = self.arrays._replace(**links, n_entries=used)
-
-    def check_possible(self, state: int, action: int, next_state: int) -> None:
-        """Raise a ValueError if the prior calls the transition impossible."""
-        b, row = self.arrays, state * self.n_actions + action
-        if len(b.support_start):
-            possible = b.support_state[b.support_start[row] : b.support_start[row + 1]]
-            if next_state not in possible:
-                raise impossible(state, action, next_state)
-
-    def check_problem(self, mdp: TabularMDP) -> None:
-        """Raise a ValueError if the MDP makes a transition that the prior calls impossible."""
-        check_transitions(mdp, self._possible)
+    def facts(self) -> dict[str, Any]:
+        """Return what was learned about the kinds of rewards and of rows, where that is open."""
+        return with_rows(self.rewards.facts(), self.kinds)
 
     @property
-    def _learned(self) -> dict[str, Any]:
-        links = {name: getattr(self.arrays, name) for name in ("first", *POOL)}
-        return {**links, **learned_rewards(self.rewards)}
+    def kinds(self) -> RowKinds | None:
+        """The kinds of rows as they are now, or None where they are not learned."""
+        if not len(self.arrays.kinds.repeated):
+            return None
+        find_kinds(self.arrays, self.n_states)
+        return self.arrays.kinds
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
+        used = self.arrays.n_entries[0]
+        pool = {name: getattr(self.arrays, name)[:used] for name in POOL}
+        return {"first": self.arrays.first, **pool, **self.rewards.learned}
+
+    def take(self, stored: dict[str, Any]) -> None:
+        """Go on from arrays that are sound."""
+        for name, array in self.rewards.learned.items():
+            array[:] = stored[name]
+        links = {name: stored[name] for name in ("first", *POOL)}
+        self.arrays = self.arrays._replace(**links, n_entries=np.array([len(stored["counts"])]))
 
     def _reserve(self, steps: int) -> None:
         """Make room for the successors that `steps` further steps can reveal."""
@@ -370,19 +475,24 @@ class SparseDirichlet(LiveBelief):
             grown = {name: np.resize(getattr(b, name), room) for name in POOL}
             self.arrays = b._replace(**grown)
 
-    def _possible(self, rows: Ints, states: Ints) -> Any:
-        """Return for every pair of a row and a state whether the one can lead to the other."""
+    @cached_property
+    def _support(self) -> Ints:
+        """The possible cells s*A*S + a*S + s', sorted."""
         b = self.arrays
-        if not len(b.support_start):
-            return np.ones(len(rows), np.bool_)
-        supported = np.repeat(np.arange(len(b.first)), np.diff(b.support_start))
-        places = supported * self.n_states + b.support_state
-        return np.isin(rows * self.n_states + states, places)
+        rows = np.repeat(np.arange(len(b.first)), np.diff(b.support_start))
+        return np.sort(rows * self.n_states + b.support_state)
 
-    def _sound(self, stored: dict[str, Any]) -> bool:
+    def _supported(self, rows: Ints, next_states: Ints) -> Any:
+        cells = rows * self.n_states + next_states
+        places = np.searchsorted(self._support, cells).clip(max=len(self._support) - 1)
+        return self._support[places] == cells
+
+    def sound(self, stored: dict[str, Any]) -> bool:
         """Return whether compiled code, which checks no index, can go on with stored arrays."""
         first, successor, pool = stored["first"], stored["successor"], len(stored["counts"])
         if any(len(stored[name]) != pool for name in POOL) or (stored["counts"] < 1).any():
+            return False
+        if not sound_rewards(stored):
             return False
         links = np.concatenate([first, stored["following"]])
         inside = (links >= -1).all() and (links < pool).all()
@@ -393,7 +503,9 @@ class SparseDirichlet(LiveBelief):
             return False
         rows = rows_of_entries(first, stored["following"])
         distinct = len(np.unique(rows * self.n_states + successor)) == pool
-        return bool((rows >= 0).all() and distinct and self._possible(rows, successor).all())
+        if not (rows >= 0).all() or not distinct:
+            return False
+        return self.possible is None or bool(self.possible(rows, successor).all())
 
     def _sparse(self, starts: Any, states: Any, values: Floats) -> Any:
         shape = (len(self.arrays.cell), self.n_states)
@@ -402,4 +514,4 @@ class SparseDirichlet(LiveBelief):
         return scipy.sparse.csr_array((values, states, starts), shape=shape)
 
     def _model(self, transitions: Any, r: Floats) -> TabularMDP:
-        return TabularMDP(transitions, r.reshape(self.n_states, self.n_actions))
+        return TabularMDP(transitions, r.reshape(self.shape))

@@ -26,38 +26,29 @@ the posterior given the rest is not biased, and is still exact. It has only less
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from cpsrl.beliefs.belief import (
-    BELIEFS,
-    DENSE_STATES,
-    Belief,
-    LiveBelief,
-    check_transitions,
-    damaged,
-    impossible,
-)
+from cpsrl.beliefs.belief import BELIEFS, Belief, LiveBelief, impossible, place_drawn
 from cpsrl.beliefs.families import checked_names
 from cpsrl.beliefs.rewards import (
-    KnownRewards,
     NormalGamma,
     RewardArrays,
-    learned_rewards,
+    RewardPrior,
+    checked_rewards,
     observe_rewards,
     sample_rewards,
     sound_rewards,
 )
-from cpsrl.checks import LARGEST, checked_arrays, checked_floats, shown
 from cpsrl.environments.gridworld import grid_outcomes
-from cpsrl.mdp import TabularMDP
-from cpsrl.registry import Registry
-from cpsrl.seeding import lent
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats, Ints
+from cpsrl.mdp import DENSE_STATES, Problem, TabularMDP
+from cpsrl.seeding import words_of
+from cpsrl.support.checks import LARGEST, checked_floats, checked_kind
+from cpsrl.support.registry import Registry
+from cpsrl.support.types import Floats, Ints
 
 OUTCOMES: Registry[Any] = Registry("outcomes")
 """Functions that return f `(S, A, K)`, by name."""
@@ -76,11 +67,14 @@ class TiedRows(LiveBelief):
         n_states: S.
     """
 
+    any_length: ClassVar = ("terms", "logs")
+    shape: tuple[int, int]
+
     def __init__(
         self, outcomes: Ints, classes: Ints, alpha: Floats, rewards: RewardArrays, n_states: int
     ) -> None:
         self.outcomes, self.classes, self.alpha, self.rewards = outcomes, classes, alpha, rewards
-        self.n_states = n_states
+        self.n_states, self.shape = n_states, (n_states, len(outcomes) // n_states)
         self.counts = np.zeros_like(alpha)
         self.terms = [np.zeros((1, alpha.shape[1]), np.int64) for _ in alpha]
         """for each class, the exponents `(T, K)` of its polynomial"""
@@ -89,7 +83,7 @@ class TiedRows(LiveBelief):
         alike = outcomes[:, :, None] == outcomes[:, None, :]
         number = alike.sum(axis=2)
         self.merged = ((number > 1) & (number < alpha.shape[1])).any(axis=1)
-        """`(S*A,)` whether a row has outcomes that can't be told apart, and others"""
+        """`(S*A,)` whether a row has outcomes that can't be distinguished, and others"""
         keys = np.arange(len(outcomes))[:, None] * n_states + outcomes
         places, self.place = np.unique(keys, return_inverse=True)
         rows, self.indices = np.divmod(places, n_states)
@@ -97,7 +91,7 @@ class TiedRows(LiveBelief):
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`; raise, and learn nothing, if one of them cannot be."""
-        rows = states * (len(self.outcomes) // self.n_states) + actions
+        rows = states * self.shape[1] + actions
         which = self.outcomes[rows] == next_states[:, None]
         number = which.sum(axis=1)
         if (number == 0).any():
@@ -122,7 +116,7 @@ class TiedRows(LiveBelief):
         self.terms[c], place = np.unique(grown, axis=0, return_inverse=True)
         self.logs[c] = np.full(len(self.terms[c]), -np.inf)
         np.logaddexp.at(self.logs[c], place.ravel(), logs)
-        self.logs[c] -= self.logs[c].max()  # a factor is no matter
+        self.logs[c] -= self.logs[c].max()  # a common factor does not matter
 
     def mixture(self, c: int) -> tuple[Floats, Floats]:
         """Return the weights `(T,)` and Dirichlet parameters `(T, K)` of class c's posterior."""
@@ -136,11 +130,8 @@ class TiedRows(LiveBelief):
         drawn = np.empty_like(self.alpha)
         for c in range(len(drawn)):
             weights, alpha = self.mixture(c)
-            one = 0
-            if len(weights) > 1:
-                up_to = np.cumsum(weights)
-                one = int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right"))
-            drawn[c] = rng.dirichlet(alpha[min(one, len(alpha) - 1)])
+            one = place_drawn(weights, rng) if len(weights) > 1 else 0
+            drawn[c] = rng.dirichlet(alpha[one])
         return drawn
 
     def sample(self, rng: np.random.Generator) -> Any:
@@ -150,8 +141,8 @@ class TiedRows(LiveBelief):
         data = np.bincount(self.place.ravel(), shares, len(self.indices))
         shape = (len(self.outcomes), self.n_states)
         matrix = scipy.sparse.csr_array((data, self.indices, self.indptr), shape=shape)
-        r = np.empty((self.n_states, len(self.outcomes) // self.n_states))
-        with lent(rng) as words:
+        r = np.empty(self.shape)
+        with words_of(rng) as words:
             sample_rewards(self.rewards, words, r.ravel())
         if self.n_states > DENSE_STATES:
             return TabularMDP(matrix, r)
@@ -161,9 +152,7 @@ class TiedRows(LiveBelief):
         """Return another one that believes the same."""
         new = copy.copy(self)
         new.counts, new.terms, new.logs = self.counts.copy(), [*self.terms], [*self.logs]
-        new.rewards = self.rewards._replace(
-            **{name: getattr(self.rewards, name).copy() for name in ("seen", "mean", "m2")}
-        )
+        new.rewards = self.rewards.copy()
         return new
 
     def facts(self) -> dict[str, Any]:
@@ -175,47 +164,35 @@ class TiedRows(LiveBelief):
         return {"outcomes": means, "terms": [len(terms) for terms in self.terms]}
 
     @property
-    def _learned(self) -> dict[str, Any]:
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
         return {
             "counts": self.counts,
             "terms": np.concatenate(self.terms).ravel(),
             "logs": np.concatenate(self.logs),
             "sizes": np.array([len(terms) for terms in self.terms]),
-            **learned_rewards(self.rewards),
+            **self.rewards.learned,
         }
 
-    def state(self) -> dict[str, Any]:
-        """Return copies of the arrays that observations change, by name."""
-        return {name: array.copy() for name, array in self._learned.items()}
+    def sound(self, stored: dict[str, Any]) -> bool:
+        """Return whether the counts and polynomials stored are possible."""
+        sizes, counts, terms, logs = (stored[name] for name in ("sizes", "counts", "terms", "logs"))
+        fit = (sizes > 0).all() and sizes.sum() == len(logs) == len(terms) / self.alpha.shape[1]
+        fit = fit and np.isfinite(counts).all() and (counts >= 0).all() and sound_rewards(stored)
+        return bool(fit and (terms >= 0).all() and np.isfinite(logs).all())
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = checked_arrays("belief", state, self._learned, ("terms", "logs"))
-        sizes, terms, logs = arrays["sizes"], arrays["terms"], arrays["logs"]
-        n_outcomes = self.alpha.shape[1]
-        sound = (sizes > 0).all() and sizes.sum() == len(logs) == len(terms) / n_outcomes
-        sound = sound and (terms >= 0).all() and np.isfinite(logs).all()
-        sound = sound and np.isfinite(arrays["counts"]).all() and (arrays["counts"] >= 0).all()
-        if not sound or not sound_rewards(arrays):
-            raise damaged()
-        ends = np.cumsum(sizes)[:-1]
-        self.terms = np.split(terms.reshape(-1, n_outcomes), ends)
-        self.logs = np.split(logs, ends)
-        self.counts = arrays["counts"]
-        for name, array in learned_rewards(self.rewards).items():
-            array[:] = arrays[name]
+    def take(self, stored: dict[str, Any]) -> None:
+        """Go on from arrays that are sound."""
+        ends = np.cumsum(stored["sizes"])[:-1]
+        self.terms = np.split(stored["terms"].reshape(-1, self.alpha.shape[1]), ends)
+        self.logs = np.split(stored["logs"], ends)
+        self.counts = stored["counts"]
+        for name, array in self.rewards.learned.items():
+            array[:] = stored[name]
 
-    def check_possible(self, state: int, action: int, next_state: int) -> None:
-        """Raise a ValueError if no outcome makes the transition."""
-        row = state * (len(self.outcomes) // self.n_states) + action
-        if not (self.outcomes[row] == next_state).any():
-            raise impossible(state, action, next_state)
-
-    def check_problem(self, mdp: TabularMDP) -> None:
-        """Raise a ValueError if the MDP makes a transition that no outcome does."""
-        check_transitions(
-            mdp, lambda rows, states: (self.outcomes[rows] == states[:, None]).any(axis=1)
-        )
+    def possible(self, rows: Ints, next_states: Ints) -> Any:
+        """Return whether some outcome makes each transition `(n,)`."""
+        return (self.outcomes[rows] == next_states[:, None]).any(axis=1)
 
 
 @BELIEFS.add("tied")
@@ -230,28 +207,24 @@ class Tied(Belief):
             the outcomes. None: all pairs have.
         options: what the function is given, by name.
         prior: the Dirichlet parameters of the outcomes: a number for all, `(K,)` or `(C, K)`.
-        rewards: `NormalGamma(...)` or `KnownRewards()`.
+        rewards: `NormalGamma(...)`, `InRange()` or `KnownRewards()`.
     """
 
     outcomes: str | ArrayLike
     classes: ArrayLike | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     prior: ArrayLike = 1.0
-    rewards: NormalGamma | KnownRewards = field(default_factory=NormalGamma)
+    rewards: RewardPrior = field(default_factory=NormalGamma)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rewards, NormalGamma | KnownRewards):
-            raise ValueError(
-                f"rewards must be NormalGamma(...) or KnownRewards(), not {shown(self.rewards)}"
-            )
-        if not isinstance(self.options, Mapping):
-            raise ValueError(f"options must be a table by name, not {shown(self.options)}")
+        checked_rewards(self.rewards)
+        checked_kind("options", self.options, Mapping, "a table by name")
         if isinstance(self.outcomes, str):
             checked_names(OUTCOMES[self.outcomes], self.options, "option")
         elif self.options:
             raise ValueError("options are for a registered function, and outcomes is an array")
 
-    def start(self, problem: TabularMDP | Sizes) -> TiedRows:
+    def start(self, problem: Problem) -> TiedRows:
         """Return the live form."""
         n_states, n_actions = problem.n_states, problem.n_actions
         given: Any = self.outcomes

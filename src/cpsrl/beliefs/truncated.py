@@ -7,22 +7,23 @@ Roy (2024) holds with span <= cap. The cap is in units of the range's width, as 
 for rewards in [0, 1].
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, leaf
-from cpsrl.beliefs.belief import BELIEFS, Belief, Inside, LiveBelief
+from cpsrl._private.compile import inlined, leaf
+from cpsrl._private.variates import Words
+from cpsrl.beliefs.belief import BELIEFS, Belief, Inside
 from cpsrl.beliefs.dirichlet import DenseDirichlet, Dirichlet, DirichletArrays
 from cpsrl.beliefs.dirichlet import observe as observe_inner
 from cpsrl.beliefs.dirichlet import sample as sample_inner
-from cpsrl.checks import checked_positive, checked_whole
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import DENSE_STATES, Problem
+from cpsrl.mdp.problem import width_of
 from cpsrl.planning.kernels import Workspace, plan_average, repeat_rows, workspace
-from cpsrl.sizes import Sizes, width_of
-from cpsrl.types import Floats, Ints
-from cpsrl.variates import Words
+from cpsrl.support.checks import checked_kind, checked_positive, checked_whole
+from cpsrl.support.types import Floats, Ints
 
 SAME_GAIN = 1e-9
 """An MDP whose optimal gains differ by more than this share of the range's width is not taken as
@@ -79,54 +80,44 @@ def sample(belief: TruncatedArrays, words: Words, P: Floats, r: Floats) -> None:
     raise ValueError("hardly any MDP of this prior has an optimal bias of so small a span")
 
 
-class TruncatedDirichlet(LiveBelief):
-    """The live form around that of the belief inside."""
+class TruncatedDirichlet(DenseDirichlet):
+    """The live form, of which every draw is truncated.
 
-    inside: ClassVar = Inside(observe, sample)
+    Args:
+        limits: see `TruncatedArrays`.
+        stand_in: see `TruncatedArrays`.
+        dense: what a `DenseDirichlet` takes.
+    """
 
-    def __init__(self, inner: DenseDirichlet, stand_in: Ints, limits: Floats) -> None:
-        n_states = inner.shape[0]
-        self.inner, self.shape = inner, inner.shape
-        self.arrays = TruncatedArrays(
-            inner.arrays,
-            limits,
-            np.zeros(1, np.int64),
-            stand_in,
-            np.zeros(n_states, np.int64),
-            workspace(n_states),
-        )
+    compiled: ClassVar = Inside(observe, sample)
 
-    def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
-        """Learn from transitions `(n,)`, in the order of time."""
-        self.inner.observe_many(states, actions, rewards, next_states)
+    def __init__(self, limits: Floats, stand_in: Ints, *dense: Any) -> None:
+        super().__init__(*dense)
+        self._wrap(limits, stand_in, 0)
 
-    def sample(self, rng: np.random.Generator | int) -> TabularMDP:
-        """Draw an MDP with a generator, or with one made from a seed."""
-        return self.inner.drawn(lambda words, P, r: sample(self.arrays, words, P, r), rng)
+    def _wrap(self, limits: Floats, stand_in: Ints, rejected: int) -> None:
+        n_states = self.shape[0]
+        policy, work = np.zeros(n_states, np.int64), workspace(n_states)
+        count = np.array([rejected])
+        self.arrays = TruncatedArrays(self.dense, limits, count, stand_in, policy, work)
 
     def copy(self) -> "TruncatedDirichlet":
         """Return another one that believes the same."""
-        new = TruncatedDirichlet(self.inner.copy(), self.arrays.stand_in, self.arrays.limits)
-        new.arrays.rejected[:] = self.arrays.rejected
+        new: TruncatedDirichlet = super().copy()
+        new._wrap(self.arrays.limits, self.arrays.stand_in, self.arrays.rejected[0])
         return new
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the belief inside, and how many draws were rejected."""
-        return {**self.inner.state(), "rejected": int(self.arrays.rejected[0])}
+        """Return copies of the arrays learned, and how many draws were rejected."""
+        return {**super().state(), "rejected": int(self.arrays.rejected[0])}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        rejected = checked_whole("the stored number of rejected draws", state.get("rejected"))
-        self.inner.restore(state)
+        # before 0.3.0, evidence that fades was stored without
+        rejected = state.get("rejected", 0 if self.fades else None)
+        rejected = checked_whole("the stored number of rejected draws", rejected)
+        super().restore(state)
         self.arrays.rejected[0] = rejected
-
-    def check_possible(self, state: int, action: int, next_state: int) -> None:
-        """Raise a ValueError if the belief inside calls the transition impossible."""
-        self.inner.check_possible(state, action, next_state)
-
-    def check_problem(self, mdp: TabularMDP) -> None:
-        """Raise a ValueError if the MDP makes a transition that the belief calls impossible."""
-        self.inner.check_problem(mdp)
 
 
 @BELIEFS.add("truncated")
@@ -145,24 +136,21 @@ class Truncated(Belief):
 
     def __post_init__(self) -> None:
         checked_positive("span", self.span)
-        if not isinstance(self.belief, Dirichlet):
-            raise ValueError(
-                f"the belief to truncate must be a Dirichlet(...), not {self.belief!r}"
-            )
+        checked_kind("the belief to truncate", self.belief, Dirichlet, "a Dirichlet(...)")
 
-    def start(self, problem: TabularMDP | Sizes) -> TruncatedDirichlet:
+    def start(self, problem: Problem) -> TruncatedDirichlet:
         """Return the live form."""
-        inner = self.belief.start(problem)
-        if not isinstance(inner, DenseDirichlet):
+        return self.start_forgetting(problem, math.inf)
+
+    def start_forgetting(self, problem: Problem, half_life: float) -> TruncatedDirichlet:
+        """Return the live form, whose evidence fades if the half-life is finite."""
+        sizes, belief = problem.sizes, self.belief
+        if sizes.n_states > DENSE_STATES and not belief.is_array and half_life == math.inf:
             raise ValueError(
                 f"a truncated belief plans in every draw, and {problem.n_states} states are too "
                 "many for that"
             )
-        return self.around(inner, problem)
-
-    def around(self, inner: DenseDirichlet, problem: TabularMDP | Sizes) -> TruncatedDirichlet:
-        """Return the live form around that of the belief inside."""
         width = width_of(problem.reward_range)
         limits = np.array([self.span * width, SAME_GAIN * width, problem.reward_range[0]])
-        sizes = problem.sizes if isinstance(problem, TabularMDP) else problem
-        return TruncatedDirichlet(inner, sizes.exchanged, limits)
+        dense = belief.array(sizes), belief.rewards.arrays(problem), half_life, belief.sharp
+        return TruncatedDirichlet(limits, sizes.kernel_stand_in, *dense, belief.row_kinds(sizes))

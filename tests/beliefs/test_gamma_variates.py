@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import cpsrl
 from cpsrl.beliefs.dirichlet import sample_rows
-from cpsrl.beliefs.gamma import LAYERS, MOST_SHAPE, draw_gamma, small_gamma
-from cpsrl.seeding import lent
+from cpsrl.beliefs.gamma_variates import LAYERS, MOST_SHAPE, draw_gamma, small_gamma
+from cpsrl.seeding import words_of
 
 SHAPES = [0.5, 0.3, 0.25, 1 / 6, 1 / 20, 1 / 49, 1 / 128, 1e-3]
 
@@ -46,8 +47,9 @@ def test_the_law(shape):
     """A cell of shape a beside one of shape 2 is Beta(a, 2)."""
     alpha, visits = np.tile([shape, 2.0], (200_000, 1)), np.ones(200_000, np.int64)
     out = np.empty_like(alpha)
-    with lent(3) as words:
-        sample_rows(alpha, visits, small_gamma(shape), words, out)
+    with words_of(3) as words:
+        live = cpsrl.Dirichlet(np.ones((1, 1, 1))).start(cpsrl.Sizes(1, 1)).arrays
+        sample_rows(live._replace(alpha=alpha, small=small_gamma(shape)), visits, words, out)
     marginal, least = stats.beta(shape, 2.0), 1e-15
     seen = out[out[:, 0] > least, 0]
     assert stats.binomtest(len(seen), len(out), marginal.sf(least)).pvalue > 1e-3
@@ -60,7 +62,7 @@ def test_the_law(shape):
 
 @pytest.mark.parametrize("shape", [0.0, 0.2, 0.9, 1.0, 7.5])
 def test_any_shape(shape):
-    with lent(0) as words:
+    with words_of(0) as words:
         x = np.array([draw_gamma(shape, words) for _ in range(5000)])
     if shape == 0:
         assert not x.any()

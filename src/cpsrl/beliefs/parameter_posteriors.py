@@ -1,33 +1,34 @@
 """The posteriors of a parameter vector: on a grid, and by conjugacy (see `parametric`)."""
 
 import copy
+import math
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from cpsrl.beliefs.belief import LiveBelief, check_transitions, damaged, impossible
+from cpsrl.beliefs.belief import LiveBelief, impossible, place_drawn
 from cpsrl.beliefs.families import quantile
-from cpsrl.checks import check_room, checked_arrays
+from cpsrl.beliefs.rewards import FORGOTTEN
 from cpsrl.mdp import TabularMDP
-from cpsrl.types import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    from cpsrl.beliefs.parametric import Parametric
+from cpsrl.support.checks import check_room
+from cpsrl.support.types import Bools, Floats, Ints
 
 TRIED = np.array([0.15, 0.35, 0.6, 0.85])
-"""Where a family is looked at to find whether it is conjugate."""
+"""The parameters at which it is decided whether a family is conjugate."""
 FITS = 1e-9
 NEAREST = 1e-12
 """Probabilities are not drawn nearer to 0 or 1 than this, where a model may be no model."""
 OUTSIDE = 0.025
+RARE = float(np.log(5e-324))
+"""The logarithm of what an impossible transition's probability counts as where evidence fades."""
 KEPT_MODELS = 64
 """Draws from a posterior that knows much are often the same."""
 
 
 class Members:
-    """A family's models at the points that a belief looks at, shared by all that believe it.
+    """A family's models at some points, shared by all live beliefs about it.
 
     Args:
         model: gives the model of a parameter vector `(d,)`.
@@ -64,9 +65,8 @@ class Members:
         check_room("the table of the family's probabilities", len(self.keys), len(models))
         table = np.full((len(self.keys), len(models)), -np.inf)
         for i, (keys, chances) in enumerate(models):
-            places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            known = self.keys[places] == keys
-            table[places[known], i] = np.log(chances[known])
+            places = self._places(keys)
+            table[places[places >= 0], i] = np.log(chances[places >= 0])
         return table
 
     @cached_property
@@ -80,7 +80,9 @@ class Members:
 
     def places(self, rows: Ints, next_states: Ints) -> Ints:
         """Return where the transitions are in `keys`; -1 for those that no point explains."""
-        keys = np.asarray(rows) * self.shape[0] + next_states
+        return self._places(np.asarray(rows) * self.shape[0] + next_states)
+
+    def _places(self, keys: Ints) -> Ints:
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[places] == keys, places, -1)
 
@@ -103,19 +105,28 @@ def effective(weights: Floats) -> float:
 
 
 class LiveParametric(LiveBelief):
-    """What the live forms share: the counts of the transitions, and what is impossible."""
+    """What the live forms share: the counts of the transitions, and what is impossible.
 
-    kept: ClassVar[tuple[str, ...]] = ("counts",)
-    """the arrays that observations change; they are replaced, never written to"""
+    Args:
+        names: the parameters.
+        members: the models at the points that the belief compares.
+    """
 
-    def __init__(self, spec: "Parametric", members: Members) -> None:
-        self.spec, self.members = spec, members
+    half_life = math.inf
+    """after how many transitions one counts half"""
+
+    def __init__(self, names: tuple[str, ...], members: Members) -> None:
+        self.names, self.members = names, members
         self.counts = np.zeros(len(members.keys))
 
     def observe_many(self, states: Ints, actions: Ints, rewards: Floats, next_states: Ints) -> None:
         """Learn from transitions `(n,)`; raise, and learn nothing, if no parameter explains one."""
-        places = self.explained(states, actions, next_states)
-        self.learn(np.bincount(places, minlength=len(self.counts)).astype(np.float64))
+        places, n = self.explained(states, actions, next_states), len(states)
+        if self.half_life < math.inf:
+            faded = self.counts * 2.0 ** (-n / self.half_life)
+            self.counts = np.where(faded > FORGOTTEN, faded, 0.0)
+        weights = 2.0 ** (np.arange(1 - n, 1) / self.half_life)
+        self.learn(np.bincount(places, weights, len(self.counts)).astype(np.float64))
 
     def explained(self, states: Ints, actions: Ints, next_states: Ints) -> Ints:
         """Return the places of transitions `(n,)`; raise if no parameter that is left explains all.
@@ -133,9 +144,9 @@ class LiveParametric(LiveBelief):
         """Add counts `(n,)` of new transitions."""
         self.counts = self.counts + new
 
-    def fade(self, factor: float) -> None:
-        """Multiply the weight of all evidence, before more is learnt (see `forgetting`)."""
-        self.counts = self.counts * factor
+    def forget(self, half_life: float) -> None:
+        """Let evidence fade: counts are then sums of weights (see `forgetting`)."""
+        self.half_life = half_life
 
     def first_unexplained(self, places: Ints) -> int | None:
         """Return the first of some transitions that rules out every parameter left, if any does."""
@@ -149,46 +160,49 @@ class LiveParametric(LiveBelief):
         """Draw the model of a parameter vector."""
         return self.members.model_of(*self.draw(np.random.default_rng(rng)).tolist())
 
-    def copy(self) -> "LiveParametric":
-        """Return another one that believes the same."""
+    def copy(self) -> Any:
+        """Return another one that believes the same: arrays are replaced, never written to."""
         return copy.copy(self)
 
-    def state(self) -> dict[str, Any]:
-        """Return copies of the arrays that observations change, by name."""
-        return {name: getattr(self, name).copy() for name in self.kept}
+    @property
+    def learned(self) -> dict[str, Any]:
+        """The arrays that observations change, by name."""
+        return {"counts": self.counts}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state()` returned; raise, and change nothing, if it does not fit."""
-        arrays = checked_arrays("belief", state, {name: getattr(self, name) for name in self.kept})
-        counts = arrays["counts"]
-        if not np.isfinite(counts).all() or (counts < 0).any() or not self.sound(arrays):
-            raise damaged()
-        self.__dict__ |= arrays
+    def sound(self, stored: dict[str, Any]) -> bool:
+        """Return whether the counts stored are counts."""
+        return bool(np.isfinite(stored["counts"]).all() and (stored["counts"] >= 0).all())
+
+    def take(self, stored: dict[str, Any]) -> None:
+        """Go on from arrays that are sound."""
+        self.__dict__ |= stored
         self.refresh()
 
-    def sound(self, arrays: dict[str, Any]) -> bool:
-        """Return whether what was stored is possible."""
-        return True
-
     def refresh(self) -> None:
-        """Compute what follows from the arrays kept."""
+        """Compute what follows from the arrays learned."""
 
     def check_possible(self, state: int, action: int, next_state: int) -> None:
         """Raise a ValueError if no parameter that is left makes the transition possible."""
         self.explained(np.array([state]), np.array([action]), np.array([next_state]))
 
-    def check_problem(self, mdp: TabularMDP) -> None:
-        """Raise a ValueError if the MDP makes a transition that no parameter does."""
-        check_transitions(mdp, lambda rows, states: self.members.places(rows, states) >= 0)
+    def possible(self, rows: Ints, next_states: Ints) -> Bools:
+        """Return whether some parameter makes each transition `(n,)`."""
+        return self.members.places(rows, next_states) >= 0
 
 
 class Weighted(LiveParametric):
     """Points with weights: the exact posterior of a prior on a grid."""
 
-    def __init__(self, spec: "Parametric", members: Members) -> None:
-        super().__init__(spec, members)
+    def __init__(self, names: tuple[str, ...], members: Members) -> None:
+        super().__init__(names, members)
         self.points, self.table = members.points, members.table
         self.log_weights = np.zeros(len(self.points))
+
+    def forget(self, half_life: float) -> None:
+        """Let evidence fade; no point is then excluded for ever."""
+        super().forget(half_life)
+        if self.members.excluding:
+            self.table = np.maximum(self.table, RARE)
 
     def learn(self, new: Floats) -> None:
         """Add counts `(n,)` of new transitions."""
@@ -212,9 +226,10 @@ class Weighted(LiveParametric):
         """`explained`, where a transition may rule out points; else None."""
         return self.explained if self.members.excluding else None
 
-    def sound(self, arrays: dict[str, Any]) -> bool:
+    def sound(self, stored: dict[str, Any]) -> bool:
         """Return whether some point explains the counts stored."""
-        return bool(log_likelihood(arrays["counts"], self.table).max() > -np.inf)
+        counts = stored["counts"]
+        return super().sound(stored) and bool(log_likelihood(counts, self.table).max() > -np.inf)
 
     @property
     def weights(self) -> Floats:
@@ -223,14 +238,12 @@ class Weighted(LiveParametric):
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw one of the points."""
-        up_to = np.cumsum(self.weights)
-        place = np.searchsorted(up_to, rng.random() * up_to[-1], side="right")
-        return np.asarray(self.points[min(int(place), len(up_to) - 1)])
+        return np.asarray(self.points[place_drawn(self.weights, rng)])
 
     def facts(self) -> dict[str, Any]:
         """Return the parameters' means and 95% intervals, and the effective sample size."""
         weights, found = self.weights, {}
-        for i, name in enumerate(self.spec.names):
+        for i, name in enumerate(self.names):
             order = np.argsort(self.points[:, i], kind="stable")
             values, up_to = self.points[order, i], np.cumsum(weights[order])
             ends = np.searchsorted(up_to, [OUTSIDE, 1 - OUTSIDE]).clip(max=len(values) - 1)
@@ -252,9 +265,13 @@ class Conjugate(LiveParametric):
     """
 
     def __init__(
-        self, spec: "Parametric", members: Members, exponents: Floats, prior: Floats
+        self,
+        names: tuple[str, ...],
+        members: Members,
+        exponents: Floats,
+        prior: Floats,
     ) -> None:
-        super().__init__(spec, members)
+        super().__init__(names, members)
         self.exponents, self.prior = exponents, prior
 
     @property
@@ -271,7 +288,7 @@ class Conjugate(LiveParametric):
         posterior = self.posterior
         low, high = quantile(("beta", *posterior), np.array([OUTSIDE, 1 - OUTSIDE])).tolist()
         mean = float(posterior[0] / posterior.sum())
-        return {"parameters": {self.spec.names[0]: {"mean": mean, "low": low, "high": high}}}
+        return {"parameters": {self.names[0]: {"mean": mean, "low": low, "high": high}}}
 
 
 def exponents_of(members: Members) -> Floats | None:

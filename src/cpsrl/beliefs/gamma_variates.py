@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, leaf
-from cpsrl.types import Floats
-from cpsrl.variates import Words, standard_exponential, standard_gamma, uniform
+from cpsrl._private.compile import inlined, leaf
+from cpsrl._private.variates import Words, standard_exponential, standard_gamma, uniform
+from cpsrl.support.types import Floats
 
 LAYERS = 64
 LEAST_SHAPE, MOST_SHAPE = 1e-6, 0.5
