@@ -32,7 +32,7 @@ def test_streams_share_a_belief_and_have_clocks_coins_and_policies_of_their_own(
     agents = [lead, *lead.members.values()]
     go(agents, 60)
     assert [agent.step for agent in agents] == [61] * 3
-    assert len({tuple(agent.ahead.resample[:60]) for agent in agents}) == 3
+    assert len({tuple(agent.rule_buffer.resample[:60]) for agent in agents}) == 3
     assert len({agent.resamples for agent in agents} | {0}) > 2
     seen = lead.belief.arrays.rewards.seen
     assert seen.sum() == 180
@@ -90,6 +90,11 @@ def test_saved_and_resumed(tmp_path):
     ("make", "message"),
     [
         (lambda: Fleet(0), "n must be a whole number of at least 1"),
+        (lambda: Fleet(10**7), "n must be at most 100000, not 10000000"),
+        (
+            lambda: cpsrl.start(Fleet(10**5), cpsrl.Sizes(10**5, 1)),
+            "the policies of a fleet would be 100,000 x 100,000 numbers",
+        ),
         (lambda: Fleet(2, "both"), "unknown draws 'both'"),
         (lambda: Fleet(2, rule=cpsrl.TSDEStops()), "has no gamma to plan with"),
         (

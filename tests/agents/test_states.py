@@ -9,10 +9,10 @@ import scipy.sparse
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.agents.agent import settings_of
+from cpsrl.agents.codec import settings_of
 from cpsrl.agents.psrl import PREVIOUS, ROW, START, STEP
 from cpsrl.beliefs import BATCH
-from cpsrl.mdp.changes import Changes
+from cpsrl.mdp import ChangingWorld
 
 RIVER = cpsrl.environment("riverswim")
 AGENTS = [
@@ -240,11 +240,11 @@ def test_small_integers_are_taken_for_what_they_are():
 )
 def test_agents_of_tables_say_that_they_need_states(spec):
     with pytest.raises(ValueError, match=r"needs states|needs to know the MDP"):
-        cpsrl.start(spec, cpsrl.sizes.FeatureSizes(3, 2))
+        cpsrl.start(spec, cpsrl.mdp.problem.FeatureSizes(3, 2))
 
 
 def test_the_random_agent_needs_none():
-    agent = cpsrl.start(cpsrl.RandomAgent(), cpsrl.sizes.FeatureSizes(3, 2))
+    agent = cpsrl.start(cpsrl.RandomAgent(), cpsrl.mdp.problem.FeatureSizes(3, 2))
     actions = []
     for _ in range(100):
         actions.append(agent.act([0.0, 1.0, 2.0]))
@@ -310,7 +310,8 @@ class Half(cpsrl.Belief):
             lambda: cpsrl.start(cpsrl.TSDE(Half()), RIVER),
             r"a live belief must have restore\(...\)",
         ),
-        (lambda: cpsrl.start("tsde", RIVER), "spec must be an agent"),
+        (lambda: cpsrl.start("tsde", RIVER), "start takes a problem"),
+        (lambda: cpsrl.start(cpsrl.TSDE()), "or an agent such as cpsrl.ContinuingPSRL"),
         (lambda: cpsrl.start(cpsrl.TSDE(), (6, 2)), "TSDE needs states"),
         (lambda: cpsrl.Dirichlet(transitions=1e-310), "transitions must be a positive number"),
         (lambda: cpsrl.NormalGamma(tau0=1e-310), "tau0 must be a positive number"),
@@ -326,7 +327,7 @@ def test_ucrl2_refuses_rewards_without_a_bound_before_it_begins():
     noisy = cpsrl.TabularMDP(RIVER.dense, RIVER.rewards, noise=0.1)
     with pytest.raises(ValueError, match=r"UCRL2 is for rewards in a range, .* Gaussian noise"):
         cpsrl.simulate(cpsrl.UCRL2(), noisy, 10, 1)
-    later = Changes((cpsrl.TabularMDP(RIVER.dense, RIVER.rewards), noisy), (5, 5)).world()
+    later = ChangingWorld((cpsrl.TabularMDP(RIVER.dense, RIVER.rewards), noisy), (5, 5))
     with pytest.raises(ValueError, match="Gaussian noise"):
         cpsrl.simulate(cpsrl.UCRL2(), later, 10, 1)
 
@@ -335,17 +336,23 @@ def test_what_a_world_will_pay_once_it_has_changed_is_expected():
     P = np.full((2, 1, 2), 0.5)
     first = cpsrl.TabularMDP(P, [[0.0], [1.0]])
     paid = np.array([[[-30.0, 30.0]], [[-30.0, 31.0]]])
-    world = Changes((first, cpsrl.TabularMDP(P, paid)), (5, 5)).world()
+    world = ChangingWorld((first, cpsrl.TabularMDP(P, paid)), (5, 5))
     assert world.realised_range == (-30.0, 31.0)
     agent = cpsrl.start(cpsrl.UCRL2(), world)
     assert (agent.low, agent.width) == (-30.0, 61.0)
-    noisy = Changes((first, cpsrl.TabularMDP(P, first.rewards, noise=9.0)), (5, 5)).world()
+    noisy = ChangingWorld((first, cpsrl.TabularMDP(P, first.rewards, noise=9.0)), (5, 5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for problem in (world, noisy):
             live = cpsrl.start(cpsrl.ContinuingPSRL(), problem)
             live.act(0)
             live.observe(0, 0, -30.0, 1)
+
+
+def test_rewards_of_0_and_1_are_in_the_range_of_what_is_drawn():
+    P, means = RIVER.transitions, np.full((6, 2), 0.5)
+    drawn = cpsrl.TabularMDP(P, means, noise="bernoulli", reward_range=(0.45, 0.55))
+    assert drawn.realised_range == (0.0, 1.0)
 
 
 def test_values_that_are_no_numbers_are_refused():
@@ -361,3 +368,13 @@ def test_a_support_with_a_state_that_there_is_not_is_refused():
     support = scipy.sparse.csr_array(entries, shape=(12, 6))
     with pytest.raises(ValueError, match="support has a successor 10000000"):
         cpsrl.start(cpsrl.TSDE(cpsrl.Dirichlet(support=support)), RIVER)
+
+
+def test_an_option_that_came_later_has_its_default_in_states_that_were_stored_before():
+    agent = cpsrl.start(cpsrl.PSRL(cpsrl.FixedLength(7), cpsrl.Average()), cpsrl.Sizes(2, 2))
+    state = agent.state()
+    del state["spec"]["belief"]["rewards"]["n_tau"]
+    agent.restore(state)
+    del state["spec"]["rule"]["length"]
+    with pytest.raises(ValueError, match=r"another agent: its rule\.length is None, not 7"):
+        agent.restore(state)

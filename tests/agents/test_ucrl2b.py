@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 import cpsrl
 from cpsrl.agents import UCRL2B
-from cpsrl.agents.ucrl2b import bounded_mean, bounded_value_iteration
+from cpsrl.agents.ucrl2b import Cells, bounded_mean, bounded_value_iteration
 
 
 def test_the_best_row_between_bounds_is_that_of_a_linear_program():
@@ -22,9 +22,9 @@ def test_the_best_row_between_bounds_is_that_of_a_linear_program():
         low, high = np.maximum(0, row - width), np.minimum(1, row + width)
         program = linprog(-value, A_eq=np.ones((1, n)), b_eq=[1.0], bounds=list(zip(low, high)))  # noqa: B905
         seen = np.flatnonzero(row)
-        found = bounded_mean(
-            seen, low[seen], high - low, value, np.argsort(-value), 1.0 - low.sum()
-        )
+        spare, starts = np.array([1.0 - low.sum()]), np.array([0, len(seen)])
+        plausible = Cells(starts, seen, low[seen], (high - low)[None], spare)
+        found = bounded_mean(plausible, 0, value, np.argsort(-value))
         assert found == pytest.approx(-program.fun, abs=1e-9)
 
 
@@ -33,7 +33,8 @@ def as_rows(mdp):
     matrix = mdp.csr
     starts, seen = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     room = np.zeros((mdp.n_states * mdp.n_actions, mdp.n_states))
-    return starts, seen, np.array(matrix.data), room, np.array(mdp.rewards)
+    cells = Cells(starts, seen, np.array(matrix.data), room, np.zeros(len(room)))
+    return cells, np.array(mdp.rewards)
 
 
 def test_without_doubt_it_is_value_iteration():

@@ -5,17 +5,25 @@ import hashlib
 import importlib.util
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from cpsrl.checks import checked_arrays, checked_number, checked_whole, is_sparse, shown
-from cpsrl.mdp import TabularMDP
-from cpsrl.registry import Registry
+from cpsrl.agents.checkpoint import save
+from cpsrl.agents.codec import given, settings_of
+from cpsrl.mdp import Problem, models_of
+from cpsrl.mdp.problem import UNIT_RANGE, FeatureSizes, Sizes, checked_transition, width_of
 from cpsrl.seeding import Streams, check_streams
-from cpsrl.sizes import UNIT_RANGE, Sizes, width_of
+from cpsrl.support.checks import (
+    WrongTypeError,
+    checked_arrays,
+    checked_number,
+    checked_whole,
+    shown,
+)
+from cpsrl.support.registry import Registry, nearest
 
 
 class Agent:
@@ -69,9 +77,13 @@ class LiveAgent:
 
     spec: Any
     problem: Any
+    sizes: Any
     streams: Streams
+    expected: "Expected"
     resamples: int = 0
     """How often a model was drawn, or an episode begun."""
+    at_once: ClassVar[int] = 1 << 16
+    """How many steps a compiled loop may take between two looks at whether to stop."""
     kept: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -97,8 +109,18 @@ class LiveAgent:
         self.move_on()
         return action
 
+    def repeat(self, state: Any, action: int) -> None:
+        """Move time on as `decide` did when it gave `action`; it need not give it again.
+
+        Other versions may round differently and decide otherwise; what was done then was `action`.
+        """
+        self.decide(state)
+
     def move_on(self) -> None:
-        """Move time on by a step, where the two halves are told apart."""
+        """Advance time by one step, for agents that decide and learn at different times."""
+
+    def make_room(self, steps: int) -> None:
+        """Make room for what `steps` further steps can reveal, for compiled loops."""
 
     def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Learn from a transition, however late; time stays where `decide` has moved it.
@@ -106,6 +128,14 @@ class LiveAgent:
         Raise, and change nothing, if it cannot be.
         """
         self.observe(state, action, reward, next_state)
+
+    def checked(
+        self, state: Any, action: Any, reward: Any, next_state: Any
+    ) -> tuple[Any, int, float, Any]:
+        """Return a transition as plain numbers, or raise; warn of a reward far from the range."""
+        found = checked_transition(self.sizes, state, action, reward, next_state)
+        self.expected.look(found[2])
+        return found
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree.
@@ -133,12 +163,20 @@ class LiveAgent:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called; raise, and change nothing, if it does not fit."""
-        check_state(state, self.spec, "reward_range", "available", *self.kept)
+        same = state.get("spec") == settings_of(self.spec)
+        for place, theirs, mine in () if same else _differences("", state.get("spec"), self.spec):
+            raise ValueError(
+                f"the state is that of another agent: its {place} is {theirs!r}, not {mine!r}"
+            )
+        needed = {"streams", "reward_range", "available", *self.kept}
+        if missing := needed - state.keys():
+            raise ValueError(f"the stored state lacks {', '.join(sorted(missing))}")
+        check_streams(state["streams"])
         if state["available"] != self._mask:
             raise ValueError("the state is that of an agent with other actions available")
-        if (theirs := tuple(state["reward_range"])) != self._range:
+        if (stored := tuple(state["reward_range"])) != self._range:
             raise ValueError(
-                f"the state is that of an agent for rewards in the range {theirs}, and here it is "
+                f"the state is that of an agent for rewards in the range {stored}, and here it is "
                 f"{self._range}"
             )
         values = {name: _like(name, state[name], getattr(self, name)) for name in self.kept}
@@ -150,12 +188,10 @@ class LiveAgent:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agent to one file, from which `cpsrl.resume(path)` goes on."""
-        from cpsrl.agents.saved import save
-
         save(self, path)
 
     def fork(self, streams: Streams) -> "LiveAgent":
-        """Return another agent like this one was at its start, on its own streams."""
+        """Return a new agent of the same parts at its first step, on other streams."""
         return self.spec.start(self.problem, streams)
 
     def check_sound(self, values: dict[str, Any]) -> None:
@@ -166,7 +202,7 @@ class LiveAgent:
 
 
 class Expected:
-    """Says once, for one live agent, that a reward is far from the range that its problem states.
+    """Warns once, for one live agent, of a reward far from the range that its problem states.
 
     Far is a full width outside; where the problem is an MDP, what it pays is expected as well.
 
@@ -175,26 +211,32 @@ class Expected:
         margin: how many widths outside the range a reward may be.
     """
 
-    __slots__ = ("high", "low", "problem", "said")
+    __slots__ = ("high", "low", "problem", "warned")
 
     def __init__(self, problem: Any, margin: float = 1.0) -> None:
         (low, high), beyond = problem.reward_range, margin * width_of(problem.reward_range)
         self.low, self.high = low - beyond, high + beyond
-        if isinstance(problem, TabularMDP):
-            (low, high), models = problem.realised_range, problem.moments
+        if models := models_of(problem):
             noise = NOISE * max(float(model.noise_code[1].max()) for model in models)
+            low, high = problem.realised_range
             self.low, self.high = min(self.low, low - noise), max(self.high, high + noise)
-        self.problem, self.said = problem, False
+        self.problem, self.warned = problem, False
+
+    def again(self) -> "Expected":
+        """Return one for another agent in the same problem, which has not warned yet."""
+        new = copy.copy(self)
+        new.warned = False
+        return new
 
     def look(self, reward: float) -> None:
         """Look at a reward."""
-        if not self.low <= reward <= self.high and not self.said:
-            self.said = True
+        if not self.low <= reward <= self.high and not self.warned:
+            self.warned = True
             low, high = self.problem.reward_range
             warnings.warn(
-                f"a reward of {reward:g} was observed, and mean rewards are said to be in "
-                f"[{low:g}, {high:g}]: the agent learns on, but the range gives it its units, so "
-                "start it with the reward_range that the rewards have",
+                f"a reward of {reward:g} is outside [{low:g}, {high:g}], the range of mean rewards "
+                "that the agent scales by ((0, 1) unless said otherwise): it goes on learning, but "
+                "start it with the reward_range of your rewards",
                 stacklevel=3,
             )
 
@@ -216,81 +258,64 @@ def _like(name: str, stored: Any, mine: Any) -> Any:
 AGENTS: Registry[Agent] = Registry("agent", Agent, also=("cpsrl.networks",))
 
 
-def start(spec: Agent, problem: TabularMDP | Sizes, seed: int = 0, run: int = 0) -> Any:
+def usual(problem: Any) -> Agent:
+    """Return the agent for a problem where none is chosen; observations are states, or vectors."""
+    vectors = isinstance(problem, FeatureSizes) and problem.n_states is None
+    return AGENTS.make("bootstrapped-dqn" if vectors else "adaptive-psrl")
+
+
+def shown_agent(value: Any) -> str:
+    """Return what errors write for what is no agent; for a name, the class of that name."""
+    if not isinstance(value, str):
+        return shown(value)
+    name = value if value in AGENTS else nearest(value, AGENTS.names())
+    hint = f": did you mean {getattr(AGENTS[name], '__name__', '')}()?" if name else ""
+    return f"the text {value!r}{hint}"
+
+
+def start(spec: Any, problem: Any = None, seed: int = 0, run: int = 0) -> Any:
     """Return a live agent on the streams of run `run` of root `seed`.
 
     Args:
-        spec: the agent.
+        spec: the agent; `start(problem)` takes `AdaptivePSRL()`, or `BootstrappedDQN()` where
+            observations are vectors.
         problem: the MDP, or `Sizes(n_states, n_actions, reward_range)` where there is no model.
         seed: the root seed.
         run: the number of the run.
     """
-    if not isinstance(spec, Agent):
-        raise ValueError(f"spec must be an agent such as cpsrl.ContinuingPSRL(), not {shown(spec)}")
+    if problem is None and isinstance(spec, Problem | FeatureSizes):
+        spec, problem = usual(spec), spec
+    if not isinstance(spec, Agent) or problem is None:
+        raise WrongTypeError(
+            "start takes a problem, such as a TabularMDP, or an agent such as "
+            f"cpsrl.ContinuingPSRL() and its problem, not {shown_agent(spec)}"
+            + ("" if problem is None else f" and {shown(problem)}")
+        )
     return spec.start(problem, Streams(seed, run))
 
 
 def sizes_of(problem: Any, label: str) -> Sizes:
     """Return the sizes of a problem with states, or raise."""
-    if not isinstance(problem, TabularMDP | Sizes):
-        raise ValueError(
-            f"{label} needs states: start it with a TabularMDP or Sizes(n_states, n_actions), not "
-            f"{problem!r}"
+    if not isinstance(problem, Problem):
+        raise WrongTypeError(
+            f"{label} needs states, numbered ones: a TabularMDP, Sizes(n_states, n_actions) or "
+            f"observations that are Discrete, not {problem!r}; for vectors there are agents with "
+            "networks, such as cpsrl.BootstrappedDQN()"
         )
-    return problem if isinstance(problem, Sizes) else problem.sizes
+    return problem.sizes
 
 
-def settings_of(value: Any) -> Any:
-    """Return an agent's settings as a tree of plain values, without its label.
+def _differences(place: str, theirs: Any, mine: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where stored settings are not those of `mine`, a part of an agent, and both values.
 
-    Arrays are represented by a hash; a function of t is only said to be one.
+    An option that is not stored came later: its default does what was done before.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "label"}
-        return {"kind": type(value).__name__, **{k: settings_of(v) for k, v in parts.items()}}
-    if is_sparse(value):
-        matrix = value.tocsr()
-        value = np.concatenate([matrix.shape, matrix.indptr, matrix.indices, matrix.data])
-    if isinstance(value, np.ndarray) or _is_nested(value):
-        array = np.ascontiguousarray(value)
-        content = repr((array.dtype.str, array.shape)).encode() + array.tobytes()
-        return f"array {hashlib.sha256(content).hexdigest()[:16]}"
-    if isinstance(value, list | tuple):
-        return [settings_of(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): settings_of(item) for key, item in value.items()}
-    if isinstance(value, np.generic):
-        return value.item()
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if callable(value):
-        return "function"
-    return {"kind": type(value).__name__, **{k: settings_of(v) for k, v in vars(value).items()}}
-
-
-def _is_nested(value: Any) -> bool:
-    """Return whether `value` is an array of more than one dimension as a list of lists."""
-    try:
-        return isinstance(value, list | tuple) and np.ndim(value) > 1
-    except ValueError:  # its parts have different shapes
-        return False
-
-
-def check_state(state: dict[str, Any], spec: Any, *needed: str) -> None:
-    """Raise a ValueError unless `state` is one of an agent like `spec`, with what is `needed`."""
-    for place, theirs, ours in _differences("", state.get("spec"), settings_of(spec)):
-        raise ValueError(
-            f"the state is that of another agent: its {place} is {theirs!r}, not {ours!r}"
-        )
-    if missing := {"streams", *needed} - state.keys():
-        raise ValueError(f"the stored state lacks {', '.join(sorted(missing))}")
-    check_streams(state["streams"])
-
-
-def _differences(place: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    ours = settings_of(mine)
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        for key in [*ours, *(theirs.keys() - ours.keys())]:
+        later = ours.keys() - theirs.keys() - (given(mine) if is_dataclass(mine) else ours).keys()
+        for key in [*(key for key in ours if key not in later), *(theirs.keys() - ours.keys())]:
             inner = f"{place}.{key}" if place else key
-            yield from _differences(inner, theirs.get(key), ours.get(key))
+            own = mine.get(key) if isinstance(mine, dict) else getattr(mine, key, ours.get(key))
+            yield from _differences(inner, theirs.get(key), own)
     elif theirs != ours:
         yield place or "kind", theirs, ours

@@ -1,32 +1,45 @@
-"""Agents that learn nothing: the one that knows the MDP, and the one that tosses a die."""
+"""Agents that learn nothing: one that knows the MDP, and one that acts at random."""
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import inlined, leaf
+from cpsrl._private.compile import inlined, leaf
+from cpsrl._private.variates import Words, uniform
 from cpsrl.agents.agent import AGENTS, Agent, LiveAgent, sizes_of
 from cpsrl.environments.pure import Environment
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Problem, TabularMDP
+from cpsrl.mdp.problem import FeatureSizes, checked_transition
 from cpsrl.planning import solve_average
 from cpsrl.seeding import Streams
-from cpsrl.sizes import FeatureSizes, Sizes, checked_transition
-from cpsrl.types import Bools, Ints
-from cpsrl.variates import Words, uniform
+from cpsrl.support.checks import WrongTypeError
+from cpsrl.support.types import Bools, Ints
+
+
+class FixedArrays(NamedTuple):
+    """What compiled code reads of an agent that learns nothing."""
+
+    policy: Ints
+    """`(S,)`; empty: every available action is as likely"""
+    available: Bools
+    """`(S, A)`, or empty where all actions are"""
+    n_actions: int
 
 
 @inlined
-def choose(policy: Ints, available: Bools, n_actions: int, state: int, words: Words) -> int:
-    """Return the policy's action; with an empty policy, a uniformly random one that is `available`.
+def choose(agent: FixedArrays, state: int, words: Words) -> int:
+    """Return the policy's action; without a policy, a uniformly random one that is available."""
+    if len(agent.policy) > 0:
+        return int(agent.policy[state])
+    u, available = uniform(words), agent.available
+    return pick(available[state], u) if len(available) > 0 else int(u * agent.n_actions)
 
-    `available` is `(S, A)`, or empty where all actions are.
-    """
-    if len(policy) > 0:
-        return int(policy[state])
-    u = uniform(words)
-    return pick(available[state], u) if len(available) > 0 else int(u * n_actions)
+
+@inlined
+def ignore(agent: FixedArrays, row: int, reward: float, next_state: int) -> None:
+    """Learn nothing from a transition."""
 
 
 @leaf
@@ -43,18 +56,16 @@ def pick(available: Bools, u: float) -> int:
     return action
 
 
-ALL_AVAILABLE = np.zeros((0, 0), np.bool_)
-
-
 class FixedAgent(LiveAgent):
     """A live agent that follows `policy` `(S,)`, or, where it is empty, acts at random."""
 
     kept: ClassVar = ("step", "action")
+    compiled: ClassVar = choose, ignore
 
     def __init__(
         self,
         spec: "RandomAgent | OptimalAgent",
-        problem: TabularMDP | Sizes | FeatureSizes | Environment,
+        problem: Problem | FeatureSizes | Environment,
         policy: Ints,
         streams: Streams,
     ) -> None:
@@ -64,23 +75,23 @@ class FixedAgent(LiveAgent):
             self.sizes = problem
         else:
             self.sizes = sizes_of(problem, spec.label)
+        mask = None if isinstance(self.sizes, Environment) else self.sizes.available
+        available = np.zeros((0, 0), np.bool_) if mask is None else mask
+        self.arrays = FixedArrays(policy, available, self.sizes.n_actions)
         self.policy = policy
-        mask = self.sizes.available if isinstance(self.sizes, Sizes) else None
-        self.available = ALL_AVAILABLE if mask is None else mask
         self.streams = streams
         self.step = 1
         self.action: int | None = None
 
     def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        state = self.sizes.checked("state", state)
+        state, available = self.sizes.checked("state", state), self.arrays.available
         if self.action is None or len(self.policy):
-            place = state if len(self.policy) or len(self.available) else 0
+            place = state if len(self.policy) or len(available) else 0
             with self.streams.words("action") as (words,):
-                choices = (self.policy, self.available, self.sizes.n_actions)
-                self.action = int(choose(*choices, place, words))
-        if len(self.available) and not self.available[state, self.action]:
-            return int(np.argmax(self.available[state]))  # asked about another state in this step
+                self.action = int(choose(self.arrays, place, words))
+        if len(available) and not available[state, self.action]:
+            return int(np.argmax(available[state]))  # asked about another state in this step
         return self.action
 
     def learn(self, state: Any, action: int, reward: float, next_state: Any) -> None:
@@ -103,13 +114,15 @@ class FixedAgent(LiveAgent):
 @AGENTS.add("random")
 @dataclass(frozen=True)
 class RandomAgent(Agent):
-    """Every available action with the same probability, at every step."""
+    """Every available action with the same probability, at every step.
+
+    Args:
+        label: what to call the agent in tables and figures.
+    """
 
     label: str = "Random"
 
-    def start(
-        self, problem: TabularMDP | Sizes | FeatureSizes | Environment, streams: Streams
-    ) -> FixedAgent:
+    def start(self, problem: Problem | FeatureSizes | Environment, streams: Streams) -> FixedAgent:
         """Return a live agent."""
         return FixedAgent(self, problem, np.zeros(0, np.int64), streams)
 
@@ -120,6 +133,9 @@ class OptimalAgent(Agent):
     """A bias-optimal policy of the MDP, which it knows.
 
     Its expected regret tends to -h(s), minus the optimal bias of the first state.
+
+    Args:
+        label: what to call the agent in tables and figures.
     """
 
     label: str = "Optimal"
@@ -127,7 +143,9 @@ class OptimalAgent(Agent):
     def check(self, problem: Any) -> None:
         """Raise a ValueError if the problem is no MDP."""
         if not isinstance(problem, TabularMDP):
-            raise ValueError(f"the optimal agent needs to know the MDP; {problem!r} is not enough")
+            raise WrongTypeError(
+                f"the optimal agent needs to know the MDP; {problem!r} is not enough"
+            )
 
     def start(self, problem: TabularMDP, streams: Streams) -> FixedAgent:
         """Return a live agent."""

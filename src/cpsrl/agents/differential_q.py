@@ -1,10 +1,13 @@
 """Differential Q-learning: average-reward control without a model (Wan, Naik and Sutton 2021).
 
-    delta = r - rbar + max over a' of Q(s', a') - Q(s, a)
+    delta = r - rbar + gamma max over a' of Q(s', a') - Q(s, a),    gamma = 1
     Q(s, a) += alpha delta,    rbar += eta alpha delta
 
 with a random action with probability epsilon and the greedy one otherwise. Q begins at 0 and rbar
-at the low end of the problem's range of rewards.
+at the low end of the problem's range of rewards, or at the first reward: then adding a constant to
+all rewards changes no action. With gamma below 1 it is discounted Q-learning
+with reward centring (Naik, Wan, Tomar and Sutton 2024), and with eta = 0 and rbar = 0 besides,
+Q-learning without.
 """
 
 from dataclasses import dataclass
@@ -14,10 +17,9 @@ import numpy as np
 
 from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
 from cpsrl.agents.baselines import pick
-from cpsrl.checks import checked_number, checked_positive
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Problem
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes, checked_transition
+from cpsrl.support.checks import checked_number, checked_positive
 
 
 class DifferentialQAgent(LiveAgent):
@@ -25,9 +27,7 @@ class DifferentialQAgent(LiveAgent):
 
     kept: ClassVar = ("values", "reward_rate", "uniform")
 
-    def __init__(
-        self, spec: "DifferentialQLearning", problem: TabularMDP | Sizes, streams: Streams
-    ) -> None:
+    def __init__(self, spec: "DifferentialQLearning", problem: Problem, streams: Streams) -> None:
         self.spec, self.problem = spec, problem
         self.sizes = sizes_of(problem, spec.label)
         self.streams = streams
@@ -35,6 +35,8 @@ class DifferentialQAgent(LiveAgent):
         if self.sizes.available is not None:
             self.values[~self.sizes.available] = -np.inf
         self.reward_rate = self.sizes.reward_range[0]
+        if spec.rate is not None:
+            self.reward_rate = np.nan if spec.rate == "first" else float(spec.rate)
         self.expected = Expected(problem)
         self.uniform: float | None = None
 
@@ -59,18 +61,16 @@ class DifferentialQAgent(LiveAgent):
 
     def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be."""
-        state, action, reward, next_state = checked_transition(
-            self.sizes, state, action, reward, next_state
-        )
-        self.expected.look(reward)
-        delta = float(
-            reward - self.reward_rate + self.values[next_state].max() - self.values[state, action]
-        )
+        state, action, reward, next_state = self.checked(state, action, reward, next_state)
+        if np.isnan(self.reward_rate):
+            self.reward_rate = reward
+        ahead = self.spec.gamma * self.values[next_state].max()
+        delta = float(reward - self.reward_rate + ahead - self.values[state, action])
         self.values[state, action] += self.spec.alpha * delta
         self.reward_rate += self.spec.eta * self.spec.alpha * delta
 
     def check_sound(self, values: dict[str, Any]) -> None:
-        """Raise a ValueError if a value or the uniform variate is none, or too much available."""
+        """Raise a ValueError if a stored value is not finite, or a variate is outside [0, 1)."""
         available = self.sizes.available
         if np.isnan(values["values"]).any():
             raise ValueError("the stored values are damaged: they have impossible numbers")
@@ -87,21 +87,29 @@ class DifferentialQLearning(Agent):
 
     Args:
         alpha: the step size of the values.
-        eta: the step size of the reward rate, as a multiple of alpha.
+        eta: the step size of the reward rate, as a multiple of alpha; 0 leaves it where it is.
         epsilon: the probability of a random action.
+        gamma: the discount factor; 1 for none.
+        rate: where the reward rate begins: a number, "first" for the first reward, None for the low
+            end of the range of rewards.
         label: what to call the agent.
     """
 
     alpha: float = 0.1
     eta: float = 0.1
     epsilon: float = 0.1
+    gamma: float = 1.0
+    rate: float | str | None = None
     label: str = "Differential Q-learning"
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "eta"):
-            checked_positive(name, getattr(self, name))
-        checked_number("epsilon", self.epsilon, 0, 1)
+        checked_positive("alpha", self.alpha)
+        checked_number("eta", self.eta, 0)
+        for name in ("epsilon", "gamma"):
+            checked_number(name, getattr(self, name), 0, 1)
+        if self.rate not in (None, "first"):
+            checked_number("rate", self.rate)
 
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> DifferentialQAgent:
+    def start(self, problem: Problem, streams: Streams) -> DifferentialQAgent:
         """Return a live agent."""
         return DifferentialQAgent(self, problem, streams)

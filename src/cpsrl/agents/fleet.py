@@ -14,25 +14,26 @@ agent 0 has just learnt, and so on. Agent 0 has the streams of the run, and agen
 name "j": in fleets of different sizes it meets the same noise. A fleet of one is `PSRL`.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from cpsrl.agents.agent import AGENTS, Agent
-from cpsrl.agents.psrl import PSRL, PSRLAgent
+from cpsrl.agents.agent import AGENTS, sizes_of
+from cpsrl.agents.psrl import PSRL, PosteriorSampler, PSRLAgent
 from cpsrl.beliefs import Dirichlet
-from cpsrl.checks import checked_whole, checked_word
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Problem
 from cpsrl.objectives import Discounted, Objective
 from cpsrl.resampling import Bernoulli, Rule
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes
+from cpsrl.support.checks import check_room, checked_whole, checked_word
 
 DRAWS = ("own", "shared")
+MOST = 100_000
+"""The most agents of a fleet: these begin in seconds, and take some kilobytes each."""
 
 
 @AGENTS.add("fleet")
 @dataclass(frozen=True)
-class Fleet(Agent):
+class Fleet(PosteriorSampler):
     """Many agents in as many copies of a problem, which share one belief.
 
     Regret is that of an agent, the mean over all of them; `Runs.by_agent` has each.
@@ -55,20 +56,15 @@ class Fleet(Agent):
     label: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", checked_whole("n", self.n, 1))
+        object.__setattr__(self, "n", checked_whole("n", self.n, 1, MOST))
         checked_word("draws", self.draws, DRAWS)
-        if self.n > 1 and self.one.rule.needs_counts:
+        super().__post_init__()
+        if self.n > 1 and self.rule.needs_counts:
             raise ValueError(
                 f"the rule {self.rule.label!r} looks at the visits of one agent, and a fleet would "
                 "have to agree on whose: choose a rule that does not look at the data, such as "
                 "bernoulli"
             )
-        if not self.label:
-            object.__setattr__(self, "label", self._usual_label())
-
-    def _usual_label(self) -> str:
-        shared = ", one draw" if self.draws == "shared" else ""
-        return f"{self.one.label}, fleet of {self.n}{shared}"
 
     @property
     def one(self) -> PSRL:
@@ -76,22 +72,14 @@ class Fleet(Agent):
         return PSRL(self.rule, self.objective, self.belief)
 
     @property
-    def horizon(self) -> int | None:
-        """The number of steps that the agents are tuned to, if they are to one."""
-        return self.rule.horizon
+    def usual_label(self) -> str:
+        """What the fleet is called where its user gives it no label."""
+        shared = ", one draw" if self.draws == "shared" else ""
+        return f"{super().usual_label}, fleet of {self.n}{shared}"
 
-    def resolve(self, problem: TabularMDP | Sizes, steps: int | None) -> "Fleet":
-        """Return the fleet with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        rule = self.one.resolve(problem, steps).rule
-        given = self.label != self._usual_label()
-        return replace(self, rule=rule, label=self.label if given else "")
-
-    def check(self, problem: TabularMDP | Sizes) -> None:
-        """Raise a ValueError if the agents are not for such a problem."""
-        self.one.check(problem)
-
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> PSRLAgent:
+    def start(self, problem: Problem, streams: Streams) -> PSRLAgent:
         """Return agent 0, whose streams "1", "2", ... are the others."""
-        first = PSRLAgent(self, problem, streams)  # type: ignore[arg-type]
+        check_room("the policies of a fleet", self.n, sizes_of(problem, self.label).n_states)
+        first = PSRLAgent(self, problem, streams)
         first.join([str(j) for j in range(1, self.n)])
         return first

@@ -11,23 +11,27 @@ Continuing PSRL (Xu, Dong and Van Roy 2024, Algorithm 1), with the paper's symbo
 
 TSDE, DS-PSRL and the others differ in the rule (when to resample) and the objective (what to plan
 for); the belief (what is drawn) is a part as well. `PSRLAgent` is this loop's body in Python. The
-compiled loop, `cpsrl.simulation.tabular`, calls the same compiled functions in the same order: the
+compiled loop, `cpsrl.simulation.compiled`, calls the same compiled functions in the same order: the
 same trajectory, bit for bit.
 """
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from cpsrl._compile import leaf
+from cpsrl._private.compile import INLINED, inlined, specialised
+from cpsrl._private.variates import Words
 from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
-from cpsrl.agents.ahead import Ahead
-from cpsrl.beliefs import BATCH, Dirichlet
+from cpsrl.agents.background import Upcoming, drawer
+from cpsrl.agents.evidence import Backlog, Evidence
+from cpsrl.agents.rule_buffer import RuleBuffer
+from cpsrl.beliefs import Dirichlet, Inside
 from cpsrl.beliefs.belief import LiveBelief, checked_belief, small_model, started
-from cpsrl.checks import checked_arrays
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Problem, TabularMDP
+from cpsrl.mdp.problem import checked_transition
 from cpsrl.objectives import Average, Discounted, Objective, checked_objective
 from cpsrl.planning.kernels import Workspace, repeat_rows, workspace
 from cpsrl.resampling import (
@@ -39,43 +43,43 @@ from cpsrl.resampling import (
     checked_rule,
 )
 from cpsrl.seeding import Streams, check_streams
-from cpsrl.sizes import Sizes, checked_transition
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import checked_arrays, checked_whole
+from cpsrl.support.types import Floats, Ints
 
 STEP, START, PREVIOUS, RESAMPLES, ROW, ASKED, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
 pseudo-episode (t_0 = 0), the length of the one before it, the number of resamplings, the row
 visited last, whether the rule was asked for step t, and whether a resampling is due."""
 
-LEAST_ROOM = 64
-PENDING = ("rows", "rewards", "next_states")
+
+class AgentArrays(NamedTuple):
+    """What compiled code reads and writes of an agent."""
+
+    policy: Ints
+    """`(S,)`"""
+    stand_in: Ints
+    """`(S, A)` for actions that are not available; empty where all are"""
+    clock: Ints
+    """`(7,)`"""
+    visits: Ints
+    """`(S*A,)` visits of every row, for rules that look at the data; else empty"""
+    before: Ints
+    """the same before the pseudo-episode"""
+    memory: Floats
+    """the rule's own state"""
 
 
-class Backlog(NamedTuple):
-    """Transitions that the belief is not yet told of, as compiled code writes them."""
+@inlined
+def begin_pseudo_episode(agent: AgentArrays, n_actions: int) -> None:
+    """Set the clock for a pseudo-episode that begins at the current step with the policy.
 
-    rows: Ints
-    """`(room,)` s*A + a"""
-    rewards: Floats
-    """`(room,)`"""
-    next_states: Ints
-    """`(room,)`"""
-    filled: Ints
-    """`(1,)` how many there are"""
-
-
-@leaf
-def begin_pseudo_episode(
-    clock: Ints, visits: Ints, before: Ints, policy: Ints, stand_in: Ints, n_actions: int
-) -> None:
-    """Set the clock for a pseudo-episode that begins at the current step with `policy`.
-
-    Actions that are not available are exchanged for those in `stand_in` `(S, A)`, which is empty
-    where all are.
+    Actions that are not available are replaced by their stand-ins.
     """
+    policy, stand_in, clock = agent.policy, agent.stand_in, agent.clock
+    visits, before = agent.visits, agent.before
     for s in range(len(policy)):
         if not 0 <= policy[s] < n_actions:
-            raise ValueError("the objective has planned an action that there is not")
+            raise ValueError("the objective has planned an action that does not exist")
         if len(stand_in) > 0:
             policy[s] = stand_in[s, policy[s]]
     clock[PREVIOUS] = clock[STEP] - clock[START]
@@ -86,61 +90,6 @@ def begin_pseudo_episode(
         before[row] = visits[row]
 
 
-class Evidence:
-    """A live belief, and the transitions that it is not yet told of.
-
-    The streams of an agent (`PSRLAgent.stream`) share one.
-    """
-
-    def __init__(self, told: LiveBelief, n_actions: int) -> None:
-        self.told, self.n_actions = told, n_actions
-        self.backlog = EMPTY
-
-    def check_possible(self, state: int, action: int, next_state: int) -> None:
-        """Raise a ValueError if the belief will call the transition impossible."""
-        self.told.check_possible(state, action, next_state)
-        if self.told.check_together is not None and self.backlog.filled[0]:
-            states, actions, _, next_states = self.pending()
-            self.told.check_together(
-                np.append(states, state),
-                np.append(actions, action),
-                np.append(next_states, next_state),
-            )
-
-    def enter(self, row: int, reward: float, next_state: int) -> None:
-        """Put a transition where the belief will find it."""
-        backlog = self.backlog
-        place = backlog.filled.item()
-        if place == len(backlog.rows):
-            backlog = self.make_room()
-        backlog.rows[place] = row
-        backlog.rewards[place] = reward
-        backlog.next_states[place] = next_state
-        backlog.filled[0] = place + 1
-        if place + 1 == BATCH:
-            self.hand_over()
-
-    def hand_over(self) -> None:
-        """Tell the belief of the transitions that it was not yet told of."""
-        if self.backlog.filled[0]:
-            self.told.observe_many(*self.pending())
-            self.backlog.filled[0] = 0
-
-    def make_room(self) -> Backlog:
-        """Return the backlog with room for more."""
-        room = max(LEAST_ROOM, 4 * len(self.backlog.rows))
-        old, self.backlog = self.backlog, _backlog(min(BATCH, room))
-        for theirs, mine in zip(old, self.backlog, strict=True):
-            mine[: len(theirs)] = theirs
-        return self.backlog
-
-    def pending(self) -> tuple[Ints, Ints, Floats, Ints]:
-        """Return states, actions, rewards and next states of the transitions that wait."""
-        n = int(self.backlog.filled[0])
-        states, actions = np.divmod(self.backlog.rows[:n], self.n_actions)
-        return states, actions, self.backlog.rewards[:n].copy(), self.backlog.next_states[:n].copy()
-
-
 class Model(NamedTuple):
     """A sampled model, and what planning in it writes into."""
 
@@ -148,7 +97,43 @@ class Model(NamedTuple):
     """`(S*A, S)`"""
     r: Floats
     """`(S*A,)`"""
-    work: Workspace
+    work: Any
+    """a `Workspace`, or whatever the objective's `plan` takes in its place"""
+
+
+MASKED = True
+sample: Any = None
+plan: Any = None
+"""Bound by `resample_of`: whether some action is not available, the belief's and the objective's
+functions. What is not called is not compiled."""
+
+
+def resample(
+    belief: Any, model: Model, agent: AgentArrays, gamma: float, belief_words: Words
+) -> None:
+    """Begin a pseudo-episode: draw a model and make the policy optimal in it (a template).
+
+    Args:
+        belief: the belief's arrays.
+        model: what is drawn into, and planned in.
+        agent: the agent's arrays.
+        gamma: the discount factor to plan with.
+        belief_words: the stream of the sampled models.
+    """
+    n_states = len(agent.policy)
+    n_actions = len(model.r) // n_states
+    sample(belief, belief_words, model.P, model.r)
+    if MASKED:
+        repeat_rows(model.P, model.r, agent.stand_in)
+    P = model.P.reshape((n_states, n_actions, n_states))
+    plan(P, model.r.reshape((n_states, n_actions)), gamma, agent.policy, model.work)
+    begin_pseudo_episode(agent, n_actions)
+
+
+@cache
+def resample_of(inside: Inside, plan: Any, masked: bool) -> Any:
+    """Return `resample` for a belief with compiled functions and an objective's `plan`."""
+    return specialised(resample, INLINED, sample=inside.sample, plan=plan, MASKED=masked)
 
 
 class PSRLAgent(LiveAgent):
@@ -159,35 +144,38 @@ class PSRLAgent(LiveAgent):
     """
 
     kept: ClassVar = ("policy", "clock", "visits", "visits_before", "memory")
+    background = 0
+    """After how many steps a new policy begins, which is drawn meanwhile (`cpsrl.live.Options`)."""
 
-    def __init__(self, spec: "PSRL", problem: TabularMDP | Sizes, streams: Streams) -> None:
+    def __init__(self, spec: "PosteriorSampler", problem: Problem, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
         rows = self.sizes.n_states * self.sizes.n_actions
         self.rule = spec.rule.resolve(rows, None)
-        self.spec = replace(spec, rule=self.rule)
+        self.spec = spec.with_rule(self.rule)
         self.objective = spec.objective
         self.problem = problem
-        self.stand_in = self.sizes.exchanged
-        self.evidence = Evidence(started(spec.belief, problem), self.sizes.n_actions)
+        self.stand_in = self.sizes.kernel_stand_in
+        self.evidence = Evidence(started(spec.belief, problem), self.sizes)
+        self.expected = Expected(problem)
         self.kernels: dict[Any, Any] = {}  # kept by the compiled loop
         self._begin(streams)
 
     def _begin(self, streams: Streams) -> None:
         n_states, rows = self.sizes.n_states, self.sizes.n_states * self.sizes.n_actions
         self._begin_stream(streams)
-        self.expected = Expected(self.problem)
-        self.members: dict[str, PSRLAgent] = {}
         self.model: Model | None = None
         self.work: Workspace | None = None
         self.drawn: tuple[Floats, Floats] | TabularMDP | None = None  # the model of the last `act`
-        if self.told.inside is not None:
+        if self.live_belief.inside is not None:
             P, r = np.empty((rows, n_states)), np.empty(rows)
             self.model = Model(P, r, workspace(n_states))
 
     def _begin_stream(self, streams: Streams) -> None:
         """Begin with what every stream has of its own."""
         self.streams = streams
-        self.ahead = Ahead(self.rule, streams)
+        self.members: dict[str, PSRLAgent] = {}
+        self.upcoming: list[Upcoming] = []
+        self.rule_buffer = RuleBuffer(self.rule, streams)
         self.policy = self.sizes.stand_in[:, 0].copy()
         self.clock = np.zeros(7, np.int64)
         self.clock[STEP] = 1
@@ -196,79 +184,17 @@ class PSRLAgent(LiveAgent):
         self.visits, self.visits_before = np.zeros(counted, np.int64), np.zeros(counted, np.int64)
         self.memory = np.array(self.rule.memory(), np.float64)
 
-    def fork(self, streams: Streams) -> "PSRLAgent":
-        """Return another agent like this one was at its start; quicker than to start one."""
-        if self.told.inside is None:
-            return self.spec.start(self.problem, streams)
-        new = object.__new__(PSRLAgent)
-        new.__dict__ |= self.__dict__
-        new.evidence = Evidence(self.told.copy(), self.sizes.n_actions)
-        new._begin(streams)
-        new.join(list(self.members))
-        return new
-
-    def stream(self, name: str) -> "PSRLAgent":
-        """Return the stream called `name`, which begins when it is first asked for."""
-        if name not in self.members:
-            self.join([name])
-        return self.members[name]
-
-    def join(self, names: list[str]) -> None:
-        """Begin the streams of these names."""
-        if names and self.rule.needs_counts:
-            raise ValueError(
-                f"the rule {self.rule.label!r} looks at the visits of one stream, and streams that "
-                "share a belief would have to agree on whose: choose a rule that does not look at "
-                "the data, such as bernoulli"
-            )
-        for name, streams in zip(names, self.streams.named(names), strict=True):
-            self.members[name] = self._member(streams)
-
-    def _member(self, streams: Streams) -> "PSRLAgent":
-        new = object.__new__(PSRLAgent)
-        new.__dict__ |= self.__dict__  # evidence, and room for a model to plan in, are shared
-        new.members = {}
-        new._begin_stream(streams)
-        return new
-
-    @property
-    def told(self) -> LiveBelief:
-        """The live belief, which may lag behind."""
-        return self.evidence.told
-
-    @property
-    def backlog(self) -> Backlog:
-        """The transitions that it is not yet told of."""
-        return self.evidence.backlog
-
-    @property
-    def step(self) -> int:
-        """The number of the step about to be taken."""
-        return int(self.clock[STEP])
-
-    @property
-    def resamples(self) -> int:  # type: ignore[override]
-        """How often a model was drawn."""
-        return int(self.clock[RESAMPLES])
-
-    @property
-    def belief(self) -> LiveBelief:
-        """The live belief after all that was observed; a copy of it where it lags behind."""
-        if not self.backlog.filled[0]:
-            return self.told
-        if self.told.inside is not None:
-            self.hand_over()
-            return self.told
-        current = self.told.copy()
-        current.observe_many(*self.evidence.pending())
-        return current
-
     def act(self, state: int) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         state = self.sizes.checked("state", state)
         self.ask()
         if self.clock.item(DUE):
-            self.resample()
+            if self.background and self.resamples:
+                self._resample_later()
+            else:
+                self.resample()
+        if self.upcoming and self.step >= self.upcoming[0].begins:
+            self._begin_upcoming()
         return self.policy.item(state)
 
     def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
@@ -330,7 +256,7 @@ class PSRLAgent(LiveAgent):
         if asked:
             return
         if not self.rule.needs_counts:
-            due, _ = self.ahead.step(t)
+            due, _ = self.rule_buffer.step(t)
         elif t == 1:
             due = True
         else:
@@ -343,60 +269,182 @@ class PSRLAgent(LiveAgent):
 
     def planning_gamma(self) -> float:
         """Return the discount factor to plan with at the current step."""
-        own = math.nan if self.rule.needs_counts else self.ahead.step(self.step)[1]
+        own = math.nan if self.rule.needs_counts else self.rule_buffer.step(self.step)[1]
         return self.objective.planning_gamma(own)
 
     def resample(self) -> None:
         """Begin a pseudo-episode: draw a model and make the policy optimal in it."""
         self.hand_over()
-        gamma, told = self.planning_gamma(), self.told
+        self._draw(self.planning_gamma())
+
+    def _draw(self, gamma: float) -> Any:
+        """Draw a model, make the policy optimal in it, and return the model."""
+        live_belief, model = self.live_belief, self.model
         shape = (self.sizes.n_states, self.sizes.n_actions)
-        if told.inside is not None:
-            assert self.model is not None
-            P, r, work = self.model
+        if model is not None:
             with self.streams.words("belief") as (words,):
-                told.inside.sample(told.arrays, words, P, r)
-            if len(self.stand_in):
-                repeat_rows(P, r, self.stand_in)
-            self.drawn = P.reshape(*shape, -1), r.reshape(shape)
-            self.objective.plan(*self.drawn, gamma, self.policy, work)
+                self.compiled_resample(live_belief.arrays, model, self.arrays, gamma, words)
+            self.drawn = model.P.reshape(*shape, -1), model.r.reshape(shape)
+            return self.drawn
+        self.drawn = None  # there need not be room for two
+        self.drawn = drawn = small_model(live_belief.sample(self.streams.belief), self.sizes)
+        if isinstance(drawn, TabularMDP):
+            self.policy[:] = self.objective.solve(drawn, gamma)
         else:
-            self.drawn = None  # there need not be room for two
-            self.drawn = drawn = small_model(told.sample(self.streams.belief), self.sizes)
-            if isinstance(drawn, TabularMDP):
-                self.policy[:] = self.objective.solve(drawn, gamma)
-            else:
-                self.work = self.work or workspace(shape[0])
-                self.objective.plan(*drawn, gamma, self.policy, self.work)
-        counts = (self.visits, self.visits_before)
-        begin_pseudo_episode(self.clock, *counts, self.policy, self.stand_in, shape[1])
+            self.work = self.work or workspace(shape[0])
+            self.objective.plan(*drawn, gamma, self.policy, self.work)
+        begin_pseudo_episode(self.arrays, shape[1])
+        return drawn
+
+    def _resample_later(self) -> None:
+        """Begin to draw a model in a thread; its policy begins `background` steps from now."""
+        self.hand_over()
+        self.clock[DUE] = 0
+        apart = self.snapshot()
+        if self.model is not None:
+            P, r = np.empty_like(self.model.P), np.empty_like(self.model.r)
+            apart.model = Model(P, r, workspace(self.sizes.n_states))
+        apart.work = None
+        draw = drawer().submit(apart._draw, self.planning_gamma())
+        self.upcoming.append(Upcoming(self.step + self.background, apart.policy, draw))
+
+    def _begin_upcoming(self) -> None:
+        """Switch to the policy that is due; wait if it is still being drawn."""
+        one = self.upcoming.pop(0)
+        drawn = one.wait()
+        self.drawn = self.drawn if drawn is None else drawn
+        self.policy[:] = one.policy
+        begin_pseudo_episode(self.arrays, self.sizes.n_actions)
 
     def hand_over(self) -> None:
-        """Tell the belief of the transitions that it was not yet told of."""
+        """Give the belief the transitions that wait."""
         self.evidence.hand_over()
+
+    @property
+    def arrays(self) -> AgentArrays:
+        """The arrays that compiled code writes to."""
+        counts = self.visits, self.visits_before
+        return AgentArrays(self.policy, self.stand_in, self.clock, *counts, self.memory)
+
+    @property
+    def compiled_resample(self) -> Any:
+        """`resample` for this agent's belief and objective; None if the belief has no functions."""
+        inside = self.live_belief.inside
+        if inside is None:
+            return None
+        return resample_of(inside, type(self.objective).plan, len(self.stand_in) > 0)
+
+    @property
+    def live_belief(self) -> LiveBelief:
+        """The live belief, which may lag behind."""
+        return self.evidence.live_belief
+
+    @property
+    def backlog(self) -> Backlog:
+        """The transitions that the belief has not received yet."""
+        return self.evidence.backlog
+
+    @property
+    def step(self) -> int:
+        """The number of the step about to be taken."""
+        return self.clock.item(STEP)
+
+    @property
+    def resamples(self) -> int:  # type: ignore[override]
+        """How often a model was drawn."""
+        return self.clock.item(RESAMPLES)
+
+    @property
+    def drawing(self) -> bool:
+        """Whether a policy is being drawn in the background, its own or a stream's."""
+        return not all(one.done for one in self._all_upcoming())
+
+    def _all_upcoming(self) -> list[Upcoming]:
+        return [one for agent in (self, *self.members.values()) for one in agent.upcoming]
+
+    @property
+    def belief(self) -> LiveBelief:
+        """The live belief after all that was observed; a copy of it where it lags behind."""
+        return self.evidence.current()
+
+    def _shallow(self) -> "PSRLAgent":
+        new = object.__new__(PSRLAgent)  # `copy.copy` takes five times as long
+        new.__dict__ |= self.__dict__
+        return new
+
+    def fork(self, streams: Streams) -> "PSRLAgent":
+        """Return a new agent of the same parts at its first step; faster than `start`."""
+        if self.live_belief.inside is None:
+            return self.spec.start(self.problem, streams)
+        new = self._shallow()
+        new.evidence = Evidence(self.live_belief.copy(), self.sizes)
+        new.expected = self.expected.again()
+        new._begin(streams)
+        new.join(list(self.members))
+        return new
+
+    def snapshot(self) -> "PSRLAgent":
+        """Return a copy of the agent, to inspect or to draw with while this one goes on.
+
+        What it draws for inspection is to be drawn with other streams.
+        """
+        new, belief = self._shallow(), self.belief
+        belief = belief.copy() if belief is self.live_belief else belief
+        new.evidence, new.upcoming = Evidence(belief, self.sizes), []
+        for name in self.kept:
+            setattr(new, name, getattr(self, name).copy())
+        return new
+
+    def stream(self, name: str) -> "PSRLAgent":
+        """Return the stream called `name`, which begins when it is first asked for."""
+        if name not in self.members:
+            self.join([name])
+        return self.members[name]
+
+    def join(self, names: list[str]) -> None:
+        """Begin the streams of these names."""
+        if names and self.rule.needs_counts:
+            raise ValueError(
+                f"the rule {self.rule.label!r} looks at the visits of one stream, and streams that "
+                "share a belief would have to agree on whose: choose a rule that does not look at "
+                "the data, such as bernoulli"
+            )
+        for name, streams in zip(names, self.streams.named(names), strict=True):
+            self.members[name] = self._member(streams)
+
+    def _member(self, streams: Streams) -> "PSRLAgent":
+        new = self._shallow()  # evidence, and room for a model to plan in, are shared
+        new._begin_stream(streams)
+        return new
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here: scalars and arrays in a tree."""
-        if self.told.inside is not None:
-            self.hand_over()
-        n = int(self.backlog.filled[0])
-        backlog = {name: getattr(self.backlog, name)[:n].copy() for name in PENDING}
-        state = super().state() | {"belief": self.told.state(), "backlog": backlog}
-        state["streams"] = self._streams_state()
+        for one in self._all_upcoming():
+            one.wait()
+        state = super().state() | self.evidence.state() | self.own_state()
         if self.members:
-            state["members"] = [one._of_stream(name) for name, one in self.members.items()]
+            members = self.members.items()
+            state["members"] = [{"name": name, **one.own_state()} for name, one in members]
         return state
 
-    def _streams_state(self) -> dict[str, Any]:
-        streams = self.streams.state()
-        if not self.rule.needs_counts:
-            streams["rule"] = self.ahead.stream_before(self.step)
-        return streams
-
-    def _of_stream(self, name: str) -> dict[str, Any]:
+    def own_state(self) -> dict[str, Any]:
         """Return what a stream has of its own, as a tree."""
-        own = {key: getattr(self, key).copy() for key in self.kept}
-        return {"name": name, "streams": self._streams_state(), **own}
+        own: dict[str, Any] = {name: getattr(self, name).copy() for name in self.kept}
+        own["streams"] = self.streams.state()
+        if not self.rule.needs_counts:
+            own["streams"]["rule"] = self.rule_buffer.stream_before(self.step)
+        if self.upcoming:
+            own["coming"] = [[one.begins, one.policy.copy()] for one in self.upcoming]
+        return own
+
+    def _checked_upcoming(self, stored: Any) -> list[Upcoming]:
+        found = []
+        for begins, policy in stored:
+            policy = checked_arrays("policy", {"policy": policy}, {"policy": self.policy})["policy"]
+            if not self.sizes.allows(policy):
+                raise ValueError("the stored policy is damaged: it has impossible numbers")
+            found.append(Upcoming(checked_whole("begins", begins, 1), policy))
+        return found
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if the policy, clock or counts are impossible."""
@@ -410,64 +458,99 @@ class PSRLAgent(LiveAgent):
             raise ValueError("the stored policy or clock is damaged: it has impossible numbers")
 
     def restore_parts(self, state: dict[str, Any]) -> None:
-        """Restore the belief, and what it was not yet told of."""
-        if state.get("belief") is None or not isinstance(state.get("backlog"), dict):
-            raise ValueError("the stored state lacks belief or backlog")
-        like = {name: getattr(self.backlog, name) for name in PENDING}
-        pending = checked_arrays("backlog", state["backlog"], like, PENDING)
-        n, rows = len(pending["rows"]), self.sizes.n_states * self.sizes.n_actions
-        limits = {"rows": rows, "next_states": self.sizes.n_states}
-        sound = all(len(array) == n for array in pending.values()) and n < BATCH
-        for name, limit in limits.items():
-            sound = sound and (pending[name] >= 0).all() and (pending[name] < limit).all()
-        if not sound or not np.isfinite(pending["rewards"]).all():
-            raise ValueError("the stored backlog is damaged: it has impossible numbers")
-        waiting = np.unique([pending["rows"], pending["next_states"]], axis=1)
-        for row, next_state in waiting.T.tolist():  # compiled code takes them as they are
-            from_state, action = divmod(row, self.sizes.n_actions)
-            self.told.check_possible(from_state, action, next_state)
+        """Restore the belief, and the transitions that wait."""
+        pending = self.evidence.checked(state)
         stored = self._checked_members(state.get("members", []))
-        self.told.restore(state["belief"])
+        upcoming = self._checked_upcoming(state.get("coming", []))
+        self.evidence.restore(state["belief"], pending)
+        self.upcoming, self.rule_buffer = upcoming, RuleBuffer(self.rule, self.streams)
         self.members = {name: self.members.get(name) or self._member(Streams()) for name in stored}
         for name, (streams, values) in stored.items():
-            self.members[name]._restore_stream(streams, values)
-        self.evidence.backlog = _backlog(max(n, LEAST_ROOM))
-        for name, array in pending.items():
-            getattr(self.backlog, name)[:n] = array
-        self.backlog.filled[0] = n
-        self.ahead = Ahead(self.rule, self.streams)
+            one = self.members[name]
+            one.streams.restore(streams)
+            one.__dict__ |= values
+            one.rule_buffer = RuleBuffer(self.rule, one.streams)
 
     def _checked_members(self, stored: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
         """Return the streams and the values of the members that `state()` stored, or raise."""
         needed, found = {"name", "streams", *self.kept}, {}
-        like = {key: getattr(self._member(self.streams), key) for key in self.kept}
+        like = {key: getattr(self, key) for key in self.kept}
         for state in stored:
             if not isinstance(state, dict) or needed - state.keys():
                 raise ValueError(f"a stored stream is damaged: it lacks one of {sorted(needed)}")
             values = checked_arrays("stream", state, like)
             self.check_sound(values)
+            values["upcoming"] = self._checked_upcoming(state.get("coming", []))
             check_streams(state["streams"])
             found[state["name"]] = state["streams"], values
         return found
 
-    def _restore_stream(self, streams: Any, values: dict[str, Any]) -> None:
-        self.streams.restore(streams)
-        self.__dict__ |= values
-        self.ahead = Ahead(self.rule, self.streams)
+
+class PosteriorSampler(Agent):
+    """What all agents made of a rule, an objective and a belief have in common."""
+
+    rule: Rule
+    objective: Objective
+    belief: Any
+
+    @property
+    def usual_label(self) -> str:
+        """What the agent is called where its user gives it no label: the first of NAMES to fit."""
+        name = next(
+            name
+            for kind, goal, name in NAMES
+            if isinstance(self.rule, kind) and goal in (self.objective, Objective)
+        )
+        return name.format(rule=self.rule.label, objective=self.objective.label)
+
+    def __post_init__(self) -> None:
+        checked_rule(self.rule)
+        checked_objective(self.objective)
+        checked_belief(self.belief)
+        if self.objective.discounts and self.objective.gamma is None and not self.rule.has_gamma:
+            raise ValueError(
+                f"the rule {self.rule.label!r} has no gamma to plan with: give "
+                "Discounted(gamma) or Average()"
+            )
+        if not self.label:
+            object.__setattr__(self, "label", self.usual_label)
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the agent is tuned to, if it is to one."""
+        return self.rule.horizon
+
+    def resolve(self, problem: Problem, steps: int | None) -> Self:
+        """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
+        sizes = sizes_of(problem, self.label)
+        rule = self.rule.resolve(sizes.n_states * sizes.n_actions, steps)
+        return self.with_rule(rule, "" if self.label == self.usual_label else self.label)
+
+    def with_rule(self, rule: Rule, label: str | None = None) -> Self:
+        """Return the agent with another rule, and the same label unless one is given."""
+        label = self.label if label is None else label
+        return replace(self, rule=rule, label=label)  # type: ignore[type-var]
+
+    def check(self, problem: Problem) -> None:
+        """Raise a ValueError if the agent is not for such a problem."""
+        sizes_of(problem, self.label)
+        started(self.belief, problem)
 
 
-def _backlog(room: int) -> Backlog:
-    whole, count = np.zeros((2, room), np.int64), np.zeros(1, np.int64)
-    return Backlog(whole[0], np.zeros(room), whole[1], count)
-
-
-EMPTY = _backlog(0)
-"""Where every agent begins; it is never written to, since there is no room."""
+NAMES = (
+    (Bernoulli, Discounted(), "Continuing PSRL, {rule}"),
+    (TSDEStops, Average(), "TSDE"),
+    (DoublingTimes, Average(), "DS-PSRL"),
+    (CountDoubling, Average(), "Count-doubling PSRL"),
+    (Rule, Discounted(), "PSRL, {rule}"),
+    (Rule, Objective, "PSRL, {rule}, {objective}"),
+)
+"""What agents are called: the first line that fits."""
 
 
 @AGENTS.add("psrl")
 @dataclass(frozen=True)
-class PSRL(Agent):
+class PSRL(PosteriorSampler):
     """Posterior sampling with any rule, any objective and any belief.
 
     Args:
@@ -482,56 +565,6 @@ class PSRL(Agent):
     belief: Any = field(default_factory=Dirichlet)
     label: str = ""
 
-    def __post_init__(self) -> None:
-        checked_rule(self.rule)
-        checked_objective(self.objective)
-        checked_belief(self.belief)
-        if self.objective.discounts and self.objective.gamma is None and not self.rule.has_gamma:
-            raise ValueError(
-                f"the rule {self.rule.label!r} has no gamma to plan with: give "
-                "Discounted(gamma) or Average()"
-            )
-        if not self.label:
-            object.__setattr__(self, "label", _label(self.rule, self.objective))
-
-    @property
-    def horizon(self) -> int | None:
-        """The number of steps that the agent is tuned to, if it is to one."""
-        return self.rule.horizon
-
-    def resolve(self, problem: TabularMDP | Sizes, steps: int | None) -> "PSRL":
-        """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        sizes = sizes_of(problem, self.label)
-        rule = self.rule.resolve(sizes.n_states * sizes.n_actions, steps)
-        given = self.label != _label(self.rule, self.objective)
-        return replace(self, rule=rule, label=self.label if given else "")
-
-    def check(self, problem: TabularMDP | Sizes) -> None:
-        """Raise a ValueError if the agent is not for such a problem."""
-        sizes_of(problem, self.label)
-        started(self.belief, problem)
-
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> PSRLAgent:
+    def start(self, problem: Problem, streams: Streams) -> PSRLAgent:
         """Return a live agent."""
         return PSRLAgent(self, problem, streams)
-
-
-NAMES = (
-    (Bernoulli, Discounted(), "Continuing PSRL, {rule}"),
-    (TSDEStops, Average(), "TSDE"),
-    (DoublingTimes, Average(), "DS-PSRL"),
-    (CountDoubling, Average(), "Count-doubling PSRL"),
-    (Rule, Discounted(), "PSRL, {rule}"),
-    (Rule, Objective, "PSRL, {rule}, {objective}"),
-)
-"""What agents are called: the first line that fits."""
-
-
-def _label(rule: Rule, objective: Objective) -> str:
-    """Return what the agent of these parts is called where its user gives it no label."""
-    name = next(
-        name
-        for kind, goal, name in NAMES
-        if isinstance(rule, kind) and goal in (objective, Objective)
-    )
-    return name.format(rule=rule.label, objective=objective.label)

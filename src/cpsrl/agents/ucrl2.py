@@ -13,78 +13,93 @@ until, in the state at hand, its pair has been visited in this episode as often 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._private.compile import ALLOCATES, jit, specialised
 from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent, sizes_of
-from cpsrl.checks import checked_number
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Problem, models_of
+from cpsrl.mdp.problem import width_of
 from cpsrl.mdp.simulator import GAUSSIAN
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes, checked_transition, width_of
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import checked_number
+from cpsrl.support.types import Floats, Ints
 
 MOST_STATES = 2000
+MOST_SWEEPS = 100_000
+
+mean: Any = None
+"""Bound by `specialised`: the largest mean of the values over the plausible rows of a pair."""
+
+
+class L1Balls(NamedTuple):
+    """Plausible rows of transitions: those within a radius of the observed frequencies."""
+
+    frequencies: Floats
+    """`(S*A, S)`"""
+    radius: Floats
+    """`(S*A,)` in L1"""
 
 
 @jit
-def extended_value_iteration(
-    frequencies: Floats, rewards: Floats, radius: Floats, tolerance: float
-) -> Ints:
-    """Return an optimistic policy `(S,)`.
-
-    Args:
-        frequencies: `(S, A, S)` centres of the plausible transition rows.
-        rewards: `(S, A)` largest plausible mean rewards; -inf: the action is not available.
-        radius: `(S, A)` radius of the plausible rows in L1.
-        tolerance: where to stop.
-    """
-    n_states, n_actions = rewards.shape
-    value = np.zeros(n_states)
-    step = np.empty(n_states)
-    policy = np.zeros(n_states, np.int64)
-    while True:
-        order = np.argsort(-value)
-        for s in range(n_states):
-            step[s] = -np.inf
-            for a in range(n_actions):
-                total = rewards[s, a] + optimistic_mean(
-                    frequencies[s, a], radius[s, a], value, order
-                )
-                if total > step[s]:
-                    step[s] = total
-                    policy[s] = a
-        low, high = np.inf, -np.inf
-        for s in range(n_states):
-            low = min(low, step[s] - value[s])
-            high = max(high, step[s] - value[s])
-        base = step.min()
-        for s in range(n_states):
-            value[s] = step[s] - base
-        if high - low < tolerance:
-            return policy
-
-
-@jit
-def optimistic_mean(row: Floats, radius: float, value: Floats, order: Ints) -> float:
-    """Return the largest mean of `value` over distributions within `radius` of `row` in L1.
+def optimistic_mean(plausible: L1Balls, row: int, value: Floats, order: Ints) -> float:
+    """Return the largest mean of `value` over the plausible distributions of a row.
 
     `order` `(S,)` lists the states from the largest value to the smallest. Mass radius / 2 moves to
     the first of them and is taken from the last. For a pair that was never visited the row is all
     zeros and the radius above 2: the mean is that of the first state.
     """
-    best = order[0]
-    added = min(0.5 * radius, 1.0 - row[best])
-    total = (row[best] + added) * value[best]
+    chances, best = plausible.frequencies[row], order[0]
+    added = min(0.5 * plausible.radius[row], 1.0 - chances[best])
+    total = (chances[best] + added) * value[best]
     surplus = added
     for k in range(len(order) - 1, 0, -1):
         j = order[k]
-        taken = min(row[j], surplus)
+        taken = min(chances[j], surplus)
         surplus -= taken
-        total += (row[j] - taken) * value[j]
+        total += (chances[j] - taken) * value[j]
     return float(total)
+
+
+def iterate(
+    plausible: Any, rewards: Floats, most_span: float, tolerance: float, value: Floats
+) -> Ints:
+    """Return an optimistic policy `(S,)`, and leave its relative values in `value` (a template).
+
+    Args:
+        plausible: the plausible rows of transitions, as `mean` takes them.
+        rewards: `(S, A)` largest plausible mean rewards; -inf: the action is not available.
+        most_span: where values are cut above their smallest; infinite for nowhere.
+        tolerance: where to stop.
+        value: `(S,)` where to begin.
+    """
+    n_states, n_actions = rewards.shape
+    step = np.empty(n_states)
+    policy = np.zeros(n_states, np.int64)
+    for _ in range(MOST_SWEEPS):
+        order = np.argsort(-value)
+        for s in range(n_states):
+            step[s] = -np.inf
+            for a in range(n_actions):
+                total = rewards[s, a] + mean(plausible, s * n_actions + a, value, order)
+                if total > step[s]:
+                    step[s] = total
+                    policy[s] = a
+        base = step.min()
+        low, high = np.inf, -np.inf
+        for s in range(n_states):
+            step[s] = min(step[s], base + most_span)
+            low = min(low, step[s] - value[s])
+            high = max(high, step[s] - value[s])
+        for s in range(n_states):
+            value[s] = step[s] - base
+        if high - low < tolerance:
+            break
+    return policy
+
+
+extended_value_iteration = specialised(iterate, ALLOCATES, mean=optimistic_mean)
 
 
 class UCRL2Agent(LiveAgent):
@@ -97,7 +112,7 @@ class UCRL2Agent(LiveAgent):
         "step", "resamples", "counts", "reward_sums", "visits", "visits_before", "policy"
     )  # fmt: skip
 
-    def __init__(self, spec: "UCRL2", problem: TabularMDP | Sizes, streams: Streams) -> None:
+    def __init__(self, spec: "UCRL2", problem: Problem, streams: Streams) -> None:
         self.sizes = sizes_of(problem, spec.label)
         shape = (self.sizes.n_states, self.sizes.n_actions)
         self.spec, self.problem = spec, problem
@@ -131,12 +146,11 @@ class UCRL2Agent(LiveAgent):
         wide = np.log(2 * n_states * n_actions * self.step / self.spec.delta)
         narrow = np.log(2 * n_actions * self.step / self.spec.delta)
         rewards = self.reward_sums / seen + np.sqrt(7 * wide / (2 * seen))
-        self.policy = extended_value_iteration(
-            self.counts / seen[:, :, None],
-            self.allowed(rewards),
-            np.sqrt(14 * n_states * narrow / seen),
-            1 / np.sqrt(self.step),
-        )
+        frequencies = (self.counts / seen[:, :, None]).reshape(-1, n_states)
+        plausible = L1Balls(frequencies, np.sqrt(14 * n_states * narrow / seen).ravel())
+        limits = np.inf, 1 / np.sqrt(self.step)
+        first = np.zeros(n_states)
+        self.policy = extended_value_iteration(plausible, self.allowed(rewards), *limits, first)
 
     def allowed(self, rewards: Floats) -> Floats:
         """Return rewards `(S, A)` with -inf for the actions that are not available."""
@@ -149,10 +163,7 @@ class UCRL2Agent(LiveAgent):
 
     def learn(self, state: int, action: int, reward: float, next_state: int) -> None:
         """Learn from a transition, however late; raise, and change nothing, if it cannot be."""
-        state, action, reward, next_state = checked_transition(
-            self.sizes, state, action, reward, next_state
-        )
-        self.expected.look(reward)
+        state, action, reward, next_state = self.checked(state, action, reward, next_state)
         self.counts[state, action, next_state] += 1
         self.reward_sums[state, action] += (reward - self.low) / self.width
         self.visits[state, action] += 1
@@ -179,11 +190,13 @@ class UCRL2(Agent):
     delta: float = 0.05
     label: str = "UCRL2"
 
+    live: ClassVar[type[UCRL2Agent]] = UCRL2Agent
+
     def __post_init__(self) -> None:
         if not 0 < checked_number("delta", self.delta, 0, 1) < 1:
             raise ValueError(f"delta must be in (0, 1), not {self.delta!r}")
 
-    def check(self, problem: TabularMDP | Sizes) -> None:
+    def check(self, problem: Problem) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
         sizes = sizes_of(problem, self.label)
         if sizes.n_states > MOST_STATES:
@@ -191,14 +204,13 @@ class UCRL2(Agent):
                 f"UCRL2 keeps a count for every cell: {sizes.n_states} states are more than "
                 f"{MOST_STATES}"
             )
-        models = problem.moments if isinstance(problem, TabularMDP) else ()
-        if any(model.noise_code[0] == GAUSSIAN for model in models):
+        if any(model.noise_code[0] == GAUSSIAN for model in models_of(problem)):
             raise ValueError(
                 f"UCRL2 is for rewards in a range, and those of {problem!r} have Gaussian noise, "
-                "which is in none"
+                "which is unbounded"
             )
 
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> UCRL2Agent:
+    def start(self, problem: Problem, streams: Streams) -> UCRL2Agent:
         """Return a live agent."""
         self.check(problem)
-        return UCRL2Agent(self, problem, streams)
+        return self.live(self, problem, streams)

@@ -22,39 +22,44 @@ theory is for 1, and smaller ones are what is done in practice.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cpsrl._compile import jit
+from cpsrl._private.compile import ALLOCATES, jit, specialised
 from cpsrl.agents.agent import AGENTS
-from cpsrl.agents.ucrl2 import UCRL2, UCRL2Agent
-from cpsrl.checks import checked_number
-from cpsrl.mdp import TabularMDP
+from cpsrl.agents.ucrl2 import UCRL2, UCRL2Agent, iterate
+from cpsrl.mdp import Problem
 from cpsrl.seeding import Streams
-from cpsrl.sizes import Sizes
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import checked_number
+from cpsrl.support.types import Floats, Ints
 
-MOST_SWEEPS = 100_000
+
+class Cells(NamedTuple):
+    """Plausible rows of transitions: those between a lower and an upper bound for every cell."""
+
+    starts: Ints
+    """`(S*A + 1,)` where each row begins in `seen` and `least`"""
+    seen: Ints
+    """the successors that were observed, whose lower bounds may be above 0"""
+    least: Floats
+    """their lower bounds"""
+    room: Floats
+    """`(S*A, S)` upper less lower bounds"""
+    spare: Floats
+    """`(S*A,)` 1 less the sum of the lower bounds"""
 
 
 @jit
-def bounded_mean(
-    seen: Ints, least: Floats, room: Floats, value: Floats, order: Ints, spare: float
-) -> float:
-    """Return the largest mean of `value` over the distributions between lower and upper bounds.
+def bounded_mean(plausible: Cells, row: int, value: Floats, order: Ints) -> float:
+    """Return the largest mean of `value` over the plausible distributions of a row.
 
-    Args:
-        seen: the states whose lower bound may be above 0.
-        least: their lower bounds, one for each of `seen`.
-        room: `(S,)` upper less lower bound of every state.
-        value: `(S,)`
-        order: `(S,)` the states from the largest value to the smallest.
-        spare: 1 less the sum of the lower bounds.
+    `order` `(S,)` lists the states from the largest value to the smallest.
     """
     total = 0.0
-    for k in range(len(seen)):
-        total += least[k] * value[seen[k]]
+    for k in range(plausible.starts[row], plausible.starts[row + 1]):
+        total += plausible.least[k] * value[plausible.seen[k]]
+    spare, room = plausible.spare[row], plausible.room[row]
     for state in order:
         if spare <= 0.0:
             break
@@ -64,58 +69,7 @@ def bounded_mean(
     return float(total)
 
 
-@jit
-def bounded_value_iteration(
-    starts: Ints,
-    seen: Ints,
-    least: Floats,
-    room: Floats,
-    rewards: Floats,
-    most_span: float,
-    tolerance: float,
-    value: Floats,
-) -> Ints:
-    """Return an optimistic policy `(S,)`, and leave its relative values in `value` `(S,)`.
-
-    Args:
-        starts: `(S*A + 1,)` where each row begins in `seen` and `least`.
-        seen: the successors that were observed.
-        least: their lower bounds.
-        room: `(S*A, S)` upper less lower bounds.
-        rewards: `(S, A)` largest plausible mean rewards.
-        most_span: where values are cut above their smallest; infinite for nowhere.
-        tolerance: where to stop.
-        value: where to begin.
-    """
-    n_states, n_actions = rewards.shape
-    step = np.empty(n_states)
-    policy = np.zeros(n_states, np.int64)
-    spare = np.ones(n_states * n_actions)
-    for row in range(n_states * n_actions):
-        for k in range(starts[row], starts[row + 1]):
-            spare[row] -= least[k]
-    for _ in range(MOST_SWEEPS):
-        order = np.argsort(-value)
-        for s in range(n_states):
-            step[s] = -np.inf
-            for a in range(n_actions):
-                row = s * n_actions + a
-                own = slice(starts[row], starts[row + 1])
-                mean = bounded_mean(seen[own], least[own], room[row], value, order, spare[row])
-                if rewards[s, a] + mean > step[s]:
-                    step[s] = rewards[s, a] + mean
-                    policy[s] = a
-        base = step.min()
-        low, high = np.inf, -np.inf
-        for s in range(n_states):
-            step[s] = min(step[s], base + most_span)
-            low = min(low, step[s] - value[s])
-            high = max(high, step[s] - value[s])
-        for s in range(n_states):
-            value[s] = step[s] - base
-        if high - low < tolerance:
-            break
-    return policy
+bounded_value_iteration = specialised(iterate, ALLOCATES, mean=bounded_mean)
 
 
 class UCRL2BAgent(UCRL2Agent):
@@ -124,7 +78,7 @@ class UCRL2BAgent(UCRL2Agent):
     spec: "UCRL2B"
     kept: ClassVar[tuple[str, ...]] = (*UCRL2Agent.kept, "reward_squares", "value")
 
-    def __init__(self, spec: "UCRL2B", problem: TabularMDP | Sizes, streams: Streams) -> None:
+    def __init__(self, spec: "UCRL2B", problem: Problem, streams: Streams) -> None:
         super().__init__(spec, problem, streams)
         self.reward_squares = np.zeros_like(self.reward_sums)
         self.value = np.zeros(self.sizes.n_states)
@@ -151,16 +105,11 @@ class UCRL2BAgent(UCRL2Agent):
         least = np.maximum(0.0, frequency - width)
         room = np.repeat(np.minimum(1.0, 6 * self.spec.width * weights)[:, None], n_states, axis=1)
         room[rows, successors] = np.minimum(1.0, frequency + width) - least
-        self.policy = bounded_value_iteration(
-            np.searchsorted(rows, np.arange(n_states * n_actions + 1)),
-            successors,
-            least,
-            room,
-            self.allowed(rewards),
-            np.inf if self.spec.span is None else self.spec.span,
-            1 / np.sqrt(self.step),
-            self.value,
-        )
+        starts, spare = np.searchsorted(rows, np.arange(len(cells) + 1)), np.ones(len(cells))
+        np.subtract.at(spare, rows, least)
+        plausible = Cells(starts, successors, least, room, spare)
+        limits = np.inf if self.spec.span is None else self.spec.span, 1 / np.sqrt(self.step)
+        self.policy = bounded_value_iteration(plausible, self.allowed(rewards), *limits, self.value)
 
     def check_sound(self, values: dict[str, Any]) -> None:
         """Raise a ValueError if counts, rewards, values, step or policy are impossible."""
@@ -186,13 +135,10 @@ class UCRL2B(UCRL2):
     width: float = 1.0
     span: float | None = None
 
+    live: ClassVar[type[UCRL2BAgent]] = UCRL2BAgent
+
     def __post_init__(self) -> None:
         super().__post_init__()
         checked_number("width", self.width, 0.0, open=True)
         if self.span is not None:
             checked_number("span", self.span, 0.0, open=True)
-
-    def start(self, problem: TabularMDP | Sizes, streams: Streams) -> UCRL2BAgent:
-        """Return a live agent."""
-        self.check(problem)
-        return UCRL2BAgent(self, problem, streams)

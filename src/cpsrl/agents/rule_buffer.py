@@ -5,27 +5,27 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.resampling import Arrays, Rule, asked
+from cpsrl.resampling import Arrays, Rule, rule_arrays
 from cpsrl.seeding import Streams
-from cpsrl.types import Bools, Floats
+from cpsrl.support.types import Bools, Floats
 
 AHEAD = 2048
 """Rules are asked for so many steps at a time, from step 1 on."""
 NO_COINS = np.zeros(0, np.bool_)
 
 
-class Ahead:
+class RuleBuffer:
     """A rule that is known in advance, asked for AHEAD steps at a time.
 
     Stretches begin at the steps 1, 1 + AHEAD, ... whoever asks and however far, so that where a run
-    is split makes no difference. `stream` is where the rule's stream stood before the last stretch:
-    a run that is taken up in the middle of a stretch asks for it again.
+    is split makes no difference. `before` says where the rule's stream stood before each stretch: a
+    run that is taken up in the middle of a stretch asks for it again.
     """
 
     def __init__(self, rule: Rule, streams: Streams) -> None:
         self.rule, self.streams = rule, streams
         self.first = 0
-        self.stream: Any = None
+        self.before: list[Any] = []
         self.resample: Bools = NO_COINS
         self.gamma: Floats | float = math.nan
 
@@ -50,8 +50,7 @@ class Ahead:
         end = self.first + len(self.resample)
         if not len(self.resample) or step == end:
             return self.streams.state()["rule"]
-        assert step >= end - AHEAD, "the run was not taken to the end of its chunk"
-        return self.stream
+        return self.before[(step - self.first) // AHEAD]
 
     def _extend(self, first: int, end: int) -> None:
         assert first >= self.first, "a rule is not asked for steps that are long past"
@@ -60,9 +59,10 @@ class Ahead:
         if len(self.resample):
             reached = self.first + len(self.resample)
             parts.append(self.steps(begin, reached - begin))
+            del self.before[: (begin - self.first) // AHEAD]
         for stretch in range(reached, end, AHEAD):
-            self.stream = rng.bit_generator.state
-            parts.append(asked(self.rule, stretch, AHEAD, rng))
+            self.before.append(rng.bit_generator.state)
+            parts.append(rule_arrays(self.rule, stretch, AHEAD, rng))
         self.first = begin
         self.resample = np.concatenate([resample for resample, _ in parts])
         self.gamma = parts[-1][1]

@@ -6,6 +6,7 @@ is what the agents and policies of Stable-Baselines3 have: `state` is a recurren
 and `episode_start` `(1,)` tells it when to forget, which here is at the first step only.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,20 @@ def predicts(agent: Any) -> bool:
     """Return whether `agent` has `predict` and not `act` and `observe`."""
     has = {name: callable(getattr(agent, name, None)) for name in ("predict", "act", "observe")}
     return has["predict"] and not (has["act"] and has["observe"])
+
+
+def check_predict(agent: Any) -> None:
+    """Raise a ValueError if `predict` can't be called as it will be."""
+    try:
+        inspect.signature(agent.predict).bind(0, state=None, episode_start=None)
+    except TypeError as error:
+        raise ValueError(
+            f"{type(agent).__name__}.predict is called as that of Stable-Baselines3, "
+            "predict(observation, state=..., episode_start=...), and gives an action and a state: "
+            f"{error}; of one's own, an object with act(state) and observe(...) is simpler"
+        ) from None
+    except ValueError:  # it does not say what it takes
+        return
 
 
 class Predictor:

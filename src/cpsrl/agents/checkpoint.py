@@ -13,17 +13,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cpsrl.agents.agent import Agent, LiveAgent
-from cpsrl.agents.recipe import from_tree, to_tree
-from cpsrl.atomic import whole_file
+from cpsrl.agents.codec import from_tree, to_tree
 from cpsrl.seeding import Streams
-from cpsrl.trees import DamagedError, sealed, unsealed
+from cpsrl.support.atomic import whole_file
+from cpsrl.support.serialise import DamagedError, checked_file, decoding, sealed, unsealed
 
 KIND = b"cpsrl agent "
 FORMAT = 1
 
 
-def save(agent: LiveAgent, path: str | os.PathLike[str]) -> None:
+def save(agent: Any, path: str | os.PathLike[str]) -> None:
     """Write a live agent to `path`, whole or not at all."""
     tree = {
         "agent": stored_recipe(agent.spec),
@@ -36,7 +35,7 @@ def save(agent: LiveAgent, path: str | os.PathLike[str]) -> None:
         file.write(arrays)
 
 
-def resume(path: str | os.PathLike[str], agent: Agent | None = None) -> Any:
+def resume(path: str | os.PathLike[str], agent: Any = None) -> Any:
     """Return the live agent that `agent.save(path)` wrote, which goes on exactly where it was.
 
     Args:
@@ -44,7 +43,7 @@ def resume(path: str | os.PathLike[str], agent: Agent | None = None) -> Any:
         agent: what it was started from, where the file cannot hold that.
     """
     path = Path(path)
-    head, _, rest = path.read_bytes().partition(b"\n")
+    head, _, rest = checked_file(path).read_bytes().partition(b"\n")
     if not head.startswith(KIND):
         raise DamagedError(path, "it is not a saved agent")
     if head != KIND + b"%d" % FORMAT:
@@ -58,12 +57,10 @@ def resume(path: str | os.PathLike[str], agent: Agent | None = None) -> Any:
         tree = unsealed(text.decode(), arrays, checksum.decode())
     except ValueError as error:
         raise DamagedError(path, str(error)) from None
-    try:
+    with decoding(path):
         spec = agent or recipe_in(tree["agent"])
         live = spec.start(from_tree(tree["problem"]), Streams())
         live.restore(tree["state"])
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     return live
 
 
@@ -75,11 +72,10 @@ def stored_recipe(spec: Any) -> Any:
         return {"$not stored": str(error)}
 
 
-def recipe_in(tree: Any) -> Agent:
+def recipe_in(tree: Any) -> Any:
     """Return the agent that `stored_recipe` stored, or raise a ValueError if it could not be."""
     if "$not stored" in tree:
         raise ValueError(f"give the agent as well: {tree['$not stored']}")
-    agent = from_tree(tree)
-    if not isinstance(agent, Agent):
-        raise ValueError(f"the stored recipe is not that of an agent: {agent!r}")
-    return agent
+    if tree["$part"][0] != "agent":
+        raise ValueError(f"the stored recipe is not that of an agent but of {tree['$part']!r}")
+    return from_tree(tree)

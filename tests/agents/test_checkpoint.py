@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ import scipy.sparse
 import cpsrl
 from contracts.test_agents import equal
 from cpsrl.agents import AGENTS
-from cpsrl.agents.agent import settings_of
-from cpsrl.agents.recipe import from_tree, to_tree
-from cpsrl.trees import DamagedError, sealed, unsealed
+from cpsrl.agents.checkpoint import recipe_in
+from cpsrl.agents.codec import from_tree, settings_of, to_tree
+from cpsrl.support.serialise import DamagedError, sealed, unsealed
 
 NAMES = [name for name in AGENTS.names() if all(map(find_spec, AGENTS.make(name).packages))]
 
@@ -71,3 +72,57 @@ def test_other_files_are_refused(tmp_path):
         cpsrl.resume(path)
     with pytest.raises(ValueError, match="not registered here: import the module"):
         from_tree({"$part": ["rule", "nobody's"]})
+
+
+EARLIER = Path(__file__).parent / "written_by_0_2"
+RIVER = cpsrl.environment("riverswim")
+KNOWN = cpsrl.Dirichlet(np.ones((6, 2, 6)), rewards=cpsrl.KnownRewards(RIVER.rewards))
+WRITTEN = {
+    "tsde": lambda: cpsrl.TSDE(),
+    "parts": lambda: cpsrl.PSRL(
+        cpsrl.TSDEStops(), cpsrl.Average(), cpsrl.beliefs.Truncated(3.0, KNOWN)
+    ),
+    "fleet": lambda: cpsrl.agents.Fleet(2),
+    "function": lambda: cpsrl.ContinuingPSRL(schedule=lambda t: 0.9),
+    "dqn": lambda: replace(
+        cpsrl.networks.BootstrappedDQN(),
+        belief=cpsrl.networks.Members(2, hidden=(3,)),
+        batch=2,
+        capacity=8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_agents_of_the_release_before_go_on(tmp_path, name):
+    if name == "dqn":
+        pytest.importorskip("jax")
+    spec = WRITTEN[name]()
+    given = spec if name == "function" else None
+    agent = cpsrl.resume(EARLIER / f"{name}.cpsrl", given)
+    assert settings_of(agent.spec) == settings_of(spec)
+    assert agent.step == 21
+    for state in (0, 1, 2):
+        agent.observe(state, agent.act(state), 0.5, state + 1)
+    agent.save(tmp_path / "agent")
+    trees = []
+    for path in (EARLIER / f"{name}.cpsrl", tmp_path / "agent"):
+        checksum, text, arrays = path.read_bytes().split(b"\n", 3)[1:]
+        trees.append(unsealed(text.decode(), arrays, checksum.decode()))
+    if given is None:
+        before, after = (settings_of(from_tree(tree["agent"])) for tree in trees)
+        assert before == after
+    np.testing.assert_equal(trees[0]["problem"], trees[1]["problem"])
+
+
+def test_only_parts_of_agents_are_made_from_a_tree():
+    with pytest.raises(ValueError, match="the backend 'ray' is not registered here"):
+        from_tree({"$part": ["backend", "ray"]})
+    with pytest.raises(ValueError, match="not that of an agent but of"):
+        recipe_in(to_tree(cpsrl.Average()))
+
+
+def test_equal_agents_have_equal_settings():
+    same = (cpsrl.TSDE(), cpsrl.TSDE(label="mine"), cpsrl.PSRL(cpsrl.TSDEStops(), cpsrl.Average()))
+    assert all(settings_of(one) == settings_of(same[0]) for one in same)
+    assert settings_of(cpsrl.TSDE(belief=KNOWN)) != settings_of(same[0])
