@@ -9,9 +9,9 @@ from cpsrl import Entry, Experiment, simulate
 from cpsrl.agents import Fleet
 from cpsrl.beliefs import Forgetting
 from cpsrl.experiments import continue_experiment
-from cpsrl.simulation import Runs, readable
+from cpsrl.simulation import Runs
 from cpsrl.simulation.fleet import FleetSimulator
-from cpsrl.simulation.run import LOOPS
+from cpsrl.simulation.loops import LOOPS
 
 RIVER = cpsrl.environment("riverswim")
 COIN = cpsrl.Bernoulli(0.95)
@@ -22,6 +22,35 @@ def noisy():
     rng = np.random.default_rng(0)
     P, r = rng.dirichlet(np.ones(4), (4, 2)), rng.random((4, 2))
     return cpsrl.TabularMDP(P, r, noise="bernoulli", initial=np.full(4, 0.25), name="noisy")
+
+
+def step(simulator, j, action):
+    """Take `action` in copy j and return the realised reward and the next state."""
+    copy = simulator.each[j]
+    copy.state = int(simulator.states[j])
+    reward, simulator.states[j] = copy.step(action)
+    simulator.paid[j] += reward
+    return reward, copy.state
+
+
+def advance(run, steps, progress, stop):
+    """The loop of a fleet, agent by agent, in plain Python."""
+    lead, simulator, tape, mark = run.agent, run.simulator, run.recorder.tape, 0
+    shared = lead.spec.draws == "shared"
+    agents = [lead, *lead.members.values()]
+    for t in range(run.step + 1, run.step + 1 + steps):
+        for j, own in enumerate(agents):
+            agent, state = lead if shared else own, int(simulator.states[j])
+            action = agent.act(state)
+            reward, next_state = step(simulator, j, action)
+            last = not shared or own is agents[-1]
+            (agent.observe if last else agent.learn)(state, action, reward, next_state)
+        run.step, run.reward_sum = t, float(simulator.paid.sum() / len(agents))
+        if mark < len(tape.marks) and tape.marks[mark] == t:
+            tape.reward_sums[mark], tape.each[mark] = run.reward_sum, simulator.paid
+            tape.resamples[mark] = lead.resamples if shared else sum(a.resamples for a in agents)
+            mark += 1
+        progress(1)
 
 
 def same(one, other):
@@ -48,7 +77,7 @@ CASES = {
 def test_the_readable_and_the_compiled_loop_give_the_same_runs(case, monkeypatch):
     fleet, mdp = CASES[case]
     compiled = simulate(fleet, mdp, 300, [0, 4], record=7)
-    monkeypatch.setitem(LOOPS, FleetSimulator, readable.advance_fleet)
+    monkeypatch.setitem(LOOPS, FleetSimulator, advance)
     same(simulate(fleet, mdp, 300, [0, 4], record=7), compiled)
 
 
@@ -83,7 +112,8 @@ def test_fleets_of_different_sizes_are_joined_without_their_agents():
     joined = Runs.join([two, three])
     assert joined.by_agent is None
     np.testing.assert_array_equal(joined.regret, np.concatenate([two.regret, three.regret]))
-    assert Runs.join([two, two]).by_agent.shape == (4, 2, len(two.times))
+    more = simulate(Fleet(2, rule=COIN), RIVER, 20, [2, 3])
+    assert (two + more).by_agent.shape == (4, 2, len(two.times))
 
 
 @pytest.mark.parametrize("mdp", [RIVER, noisy()], ids=repr)

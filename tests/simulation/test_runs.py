@@ -67,7 +67,8 @@ def test_long_form(library):
     pytest.importorskip(library)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 30, [2, 5], record=10)
     table = getattr(runs, f"to_{library}")()
-    assert list(table.columns) == ["environment", "agent", "seed", "step", "regret", "resamples"]
+    where = ["environment", "agent", "seed", "step"]
+    assert list(table.columns) == [*where, "regret", "resamples", "reward_rate", "share_of_optimum"]
     assert list(table["seed"]) == [2, 2, 2, 5, 5, 5]
     assert list(table["step"]) == [10, 20, 30] * 2
     assert list(table["regret"]) == list(runs.regret.ravel())

@@ -11,9 +11,8 @@ import cpsrl
 from cpsrl.mdp import Simulator
 from cpsrl.planning import discounted_value, solve_discounted
 from cpsrl.seeding import Streams
-from cpsrl.simulation import tabular
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation import compiled
+from cpsrl.simulation.loops import Recorder, Run
 
 RIVER = cpsrl.environment("riverswim")
 
@@ -80,7 +79,8 @@ def test_chunks_do_not_matter():
         recorder = Recorder(np.arange(50, 1001, 50), chunk, trajectory=True, resample_times=True)
         taken = []
         live = Run(agent, simulator)
-        tabular.advance(live, recorder, 1000, taken.append, np.zeros(1, np.int64))
+        live.recorder = recorder
+        compiled.advance(live, 1000, taken.append, np.zeros(1, np.int64))
         assert sum(taken) == live.step == 1000
         found.append((recorder, live.reward_sum, simulator.state, streams.state()))
     assert found[0][1:] == found[1][1:]
@@ -198,8 +198,8 @@ def test_an_interrupt_ends_the_simulation(agent):
         import cpsrl
         print("go", flush=True)
         try:
-            cpsrl.simulate(cpsrl.{agent}, cpsrl.environment("riverswim"), 10**12, 3, record=[1],
-                           progress=lambda n: print("on", flush=True))
+            cpsrl.simulate(cpsrl.{agent}, cpsrl.environment("riverswim"), 10**12, 3,
+                           record=[10**12], progress=lambda n: print("on", flush=True))
         except KeyboardInterrupt:
             print("stopped", flush=True)
     """
@@ -312,8 +312,15 @@ def test_an_attribute_called_state_is_not_taken_for_a_method():
 def test_errors_of_start():
     longer = cpsrl.environment("riverswim", n_states=7)
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 2)
-    with pytest.raises(ValueError, match="resume has 2 states for 3 seeds"):
+    with pytest.raises(ValueError, match=r"resume has 2 states for 3 seeds: .* agent by agent"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, 3, resume=runs.state)
+    both = [cpsrl.TSDE(), cpsrl.DSPSRL()]
+    for states, message in (
+        (cpsrl.simulate(both, RIVER, 10, 4).state, "8 states for 3 seeds of 2 agents: .* by agent"),
+        (None, "resume is None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cpsrl.simulate(both, RIVER, 10, 3, resume=states)
     with pytest.raises(ValueError, match="another environment"):
         cpsrl.simulate(cpsrl.TSDE(), longer, 10, 2, resume=runs.state)
     with pytest.raises(ValueError, match=r"its rule.kind is 'TSDEStops', not 'DoublingTimes'"):
