@@ -1,5 +1,6 @@
 """The live agent: what it draws, what it refuses, and that it can be stopped anywhere."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import cpsrl
 from cpsrl.agents import AGENTS, start
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.problem import FeatureSizes
 from cpsrl.networks import DQN, BootstrappedDQN, Members, ValueSampling
 from cpsrl.objectives import Average, Discounted, Objective
 from cpsrl.resampling import (
@@ -18,7 +20,6 @@ from cpsrl.resampling import (
     Never,
     TSDEStops,
 )
-from cpsrl.sizes import FeatureSizes
 
 pytest.importorskip("jax")
 
@@ -125,6 +126,65 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     assert after["step"] == 4
 
 
+def damaged(agent, part, **columns):
+    """The state of an agent with other values in one of its parts."""
+    state = agent.state()
+    return state | {part: {**state[part], **columns}}
+
+
+GAPS = dataclasses.replace(RIVER, available=[[True, s % 2 == 0] for s in range(RIVER.n_states)])
+
+
+@pytest.mark.parametrize(
+    ("problem", "part", "columns", "message"),
+    [
+        (RIVER, "choice", {"forced": np.array([99])}, "choice is damaged"),
+        (RIVER, "choice", {"forced": np.array([-2])}, "choice is damaged"),
+        (RIVER, "choice", {"forced": [1]}, None),
+        (RIVER, "choice", {"forced": np.array([[0, 0]])}, "does not fit: forced"),
+        (RIVER, "choice", {"acting": np.array([10**6])}, "choice is damaged"),
+        (RIVER, "choice", {"acting": "x"}, "does not fit: acting"),
+        (RIVER, "choice", {"gamma": np.array([np.nan])}, "choice is damaged"),
+        (RIVER, "choice", {"resample": np.array([3])}, "does not fit: resample"),
+        (GAPS, "choice", {"forced": np.array([[0, 1]])}, None),
+        (GAPS, "choice", {"forced": np.array([[1, 0]])}, "choice is damaged"),
+        (RIVER, "replay", {"observation": np.full(3, 1000, np.int32)}, "replay is damaged"),
+        (RIVER, "replay", {"next_observation": np.full(3, -1, np.int32)}, "replay is damaged"),
+        (RIVER, "replay", {"action": np.full(3, 2, np.int32)}, "replay is damaged"),
+        (RIVER, "replay", {"reward": np.full(3, np.nan, np.float32)}, "replay is damaged"),
+        (
+            GAPS,
+            "replay",
+            {"observation": np.ones(3, np.int32), "action": np.ones(3, np.int32)},
+            "replay is damaged",
+        ),
+        (
+            FeatureSizes(6, 2),
+            "replay",
+            {"observation": np.full((3, 6), np.inf, np.float32)},
+            "replay is damaged",
+        ),
+    ],
+)
+def test_a_choice_or_a_replay_that_cannot_be_is_refused(problem, part, columns, message):
+    agent = live(problem=problem)
+    shown = RIVER.features if isinstance(problem, FeatureSizes) else np.arange(RIVER.n_states)
+    for state in (0, 2, 4):
+        agent.observe(shown[state], agent.act(shown[state]), 0.5, shown[state])
+    agent.act(shown[0])
+    state, again = damaged(agent, part, **columns), live(problem=problem, run=3)
+    if message is None:
+        again.restore(state)
+        assert again.act(shown[0]) == int(np.ravel(columns["forced"])[-1])
+        return
+    before = again.state()
+    with pytest.raises(ValueError, match=message):
+        again.restore(state)
+    np.testing.assert_equal(again.state(), before)
+    with pytest.raises(ValueError, match="gamma is damaged"):
+        again.restore(agent.state() | {"gamma": 2.0})
+
+
 def test_where_centred_rewards_count_from_is_kept_and_must_be_right():
     agent, again = (live(objective=Average()) for _ in range(2))
     for state in (agent.state(), live(objective=Average()).state() | {"origin": None}):
@@ -207,7 +267,7 @@ def test_the_replay_keeps_the_last_transitions():
 )
 def test_a_new_member_is_drawn_when_the_rule_says_so(rule, begun):
     agent = live(rule=rule, members=1000)
-    draws = agent.draw_steps(20)
+    draws = agent.draw_choices(20)
     assert (1 + np.flatnonzero(draws.resample)).tolist() == begun
     changes = 1 + np.flatnonzero(np.diff(draws.acting, prepend=-1))
     assert changes.tolist() == begun
@@ -222,36 +282,38 @@ def test_draws_do_not_depend_on_how_they_are_divided():
     for n in (1, 9, 50, 30):
         pieces.append(parts.draw_steps(n))
         parts.step, parts.learned = parts.step + n, parts.learned + n
-    for name in expected._fields[:-1]:
-        got = np.concatenate([getattr(piece, name) for piece in pieces])
-        np.testing.assert_array_equal(got, getattr(expected, name))
+    for part in range(2):
+        for place, whole_column in enumerate(expected[part]):
+            if whole_column is not None:
+                got = np.concatenate([piece[part][place] for piece in pieces])
+                np.testing.assert_array_equal(got, whole_column)
     assert parts.streams.state() == whole.streams.state()
 
 
 def test_draws_have_the_probabilities_they_should():
     agent = live(gamma=0.9, members=4, mask=0.3, epsilon=0.2, batch=8, capacity=1000)
     n = 40_000
-    draws = agent.draw_steps(n)
+    choices, updates = agent.draw_steps(n)
 
     def near(share, probability, count):
         return abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / count)
 
-    assert near(draws.resample[1:].mean(), 0.1, n - 1)
-    drawn = draws.acting[draws.resample]
+    assert near(choices.resample[1:].mean(), 0.1, n - 1)
+    drawn = choices.acting[choices.resample]
     for k in range(4):
         assert near((drawn == k).mean(), 0.25, len(drawn))
-        assert near((draws.signature[:, 0] >> k & 1).mean(), 0.3, n)
+        assert near((updates.signature[:, 0] >> k & 1).mean(), 0.3, n)
     for action in range(2):
-        assert near((draws.forced == action).mean(), 0.1, n)
-    assert (draws.rows[:1000].max(1) < np.arange(1, 1001)).all()
-    late = draws.rows[1000:]
+        assert near((choices.forced == action).mean(), 0.1, n)
+    assert (updates.rows[:1000].max(1) < np.arange(1, 1001)).all()
+    late = updates.rows[1000:]
     assert late.max() == 999
     assert near((late < 250).mean(), 0.25, late.size)
 
 
 def test_the_target_discounts_by_the_gamma_of_the_pseudo_episode():
     agent = live(rule=Bernoulli(schedule=lambda t: 0.9 if t < 50 else 0.5))
-    draws = agent.draw_steps(200)
+    draws = agent.draw_choices(200)
     begins = np.maximum.accumulate(np.where(draws.resample, np.arange(1, 201), 0))
     np.testing.assert_array_equal(draws.gamma, np.where(begins < 50, 0.9, 0.5))
     assert ((begins < 50) & (np.arange(1, 201) >= 50)).any()
@@ -260,10 +322,19 @@ def test_the_target_discounts_by_the_gamma_of_the_pseudo_episode():
 @pytest.mark.parametrize("rule", [Never(), Bernoulli(0.7)])
 def test_the_coin_and_the_discount_factor_can_differ(rule):
     agents = [live(rule=rule, objective=Discounted(gamma)) for gamma in (0.5, 0.9)]
-    draws = [agent.draw_steps(30) for agent in agents]
+    draws = [agent.draw_choices(30) for agent in agents]
     np.testing.assert_array_equal(draws[0].resample, draws[1].resample)
     assert (draws[0].gamma == 0.5).all()
     assert (draws[1].gamma == 0.9).all()
+
+
+def test_what_is_learnt_before_the_first_decision_is_discounted_as_after_it():
+    agent, other = live(), live()
+    agent.learn(0, 0, 1.0, 1)
+    assert agent.gamma == 0.99
+    other.tick()
+    agent.tick()
+    np.testing.assert_array_equal(agent.index, other.index)
 
 
 def test_the_discount_factor_enters_the_update():
@@ -300,7 +371,7 @@ def test_dqn_is_one_member_without_prior_and_with_random_actions():
     play(agent, RIVER.simulator(), 5)
     assert agent.learner.online["w0"].shape == (1, 6, 6)
     assert not np.any(agent.learner.prior["w1"])
-    draws = agent.draw_steps(10_000)
+    draws = agent.draw_choices(10_000)
     assert (draws.acting == 0).all()
     assert abs((draws.forced >= 0).mean() - 0.1) < 4 * np.sqrt(0.09 / 10_000)
     assert (draws.gamma == 0.99).all()

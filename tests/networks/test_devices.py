@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.networks import BootstrappedDQN, devices
+from cpsrl.networks import BootstrappedDQN, devices, workers
 from cpsrl.objectives import Average
 from cpsrl.simulation import simulate
 
@@ -74,13 +74,13 @@ def test_a_batch_gives_the_same_runs_on_one_device_and_on_two_and_those_of_the_p
 
 
 def test_the_layout_is_that_of_the_device_asked_for(monkeypatch):
-    assert devices.layout_of("cpu") == devices.ALONE
-    assert devices.layout_of("gpu") == devices.Layout("gpu", together=True)
-    assert devices.layout_of("cpu-batch") == devices.Layout("cpu", together=True)
+    assert devices.layout_of("cpu") == workers.ALONE
+    assert devices.layout_of("gpu") == workers.Layout("gpu", together=True)
+    assert devices.layout_of("cpu-batch") == workers.Layout("cpu", together=True)
     with monkeypatch.context() as without_plugins:
         without_plugins.setattr(devices.importlib.util, "find_spec", lambda name: None)
         devices._found.cache_clear()
-        assert devices.layout_of("auto") == devices.ALONE
+        assert devices.layout_of("auto") == workers.ALONE
     devices._found.cache_clear()
     with pytest.raises(ValueError, match="unknown device 'gpus': did you mean 'gpu'"):
         simulate(BootstrappedDQN(**SMALL), cpsrl.environment("pendulum"), 5, 1, device="gpus")

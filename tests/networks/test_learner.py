@@ -63,14 +63,19 @@ def problem():
     x, next_x = rng.normal(size=(2, ROWS, FEATURES)).astype(np.float32)
     each, signature = np.arange(ROWS), MASKED.signatures(rng.random((ROWS, 2)))
     batch = networks.Batch(
-        each, rng.integers(0, ACTIONS, ROWS), rng.normal(size=ROWS).astype("f4"), each, signature
+        each,
+        rng.integers(0, ACTIONS, ROWS),
+        rng.normal(size=ROWS).astype("f4"),
+        each,
+        signature,
+        np.float32(GAMMA),
     )
     return learner, x, next_x, batch
 
 
 def learnt(belief, learner, x, next_x, batch):
-    how = (np.float32(GAMMA), None, belief, Discounted(), RATE)
-    return networks.learn(learner, x, next_x, batch, *how)
+    how = networks.Learning(belief, Discounted(), RATE)
+    return networks.learn(learner, x, next_x, batch, how)
 
 
 @pytest.mark.parametrize("indices", [None, np.array([1]), np.array([1, 0, 1])])
@@ -106,8 +111,8 @@ def test_an_update_is_one_step_of_adam_on_the_belief_s_loss(problem, belief):
 def test_centred_rewards_are_learnt_undiscounted_and_their_average_follows_the_errors(problem):
     learner, x, next_x, batch = problem
     begun = learner._replace(centre=np.float32(0.7))
-    how = (np.float32(1), None, PLAIN, Average(), RATE)
-    after = networks.learn(begun, x, next_x, batch, *how)
+    how = networks.Learning(PLAIN, Average(), RATE)
+    after = networks.learn(begun, x, next_x, batch._replace(gamma=np.float32(1)), how)
     centred = {"gamma": 1.0, "centre": 0.7}
     error = [errors(learner, k, x, next_x, batch, **centred)[0] for k in range(2)]
     assert abs(after.centre - 0.7 + Average.centre_rate * np.mean(error)) < 1e-6
@@ -123,10 +128,11 @@ def test_the_average_comes_to_rest_at_the_gain():
     belief, rng = Members(3, 1.0, hidden=(10,)), np.random.default_rng(0)
     learner = networks.new_learner(belief, Average(), rng, 2, 1)
     x, each, none = np.eye(2, dtype=np.float32), np.arange(2), np.zeros((2, 0), np.int32)
-    batch = networks.Batch(each, np.zeros(2, int), np.float32([0, 1]), each, none)
+    rewards, gamma = np.float32([0, 1]), np.float32(1)
+    batch = networks.Batch(each, np.zeros(2, int), rewards, each, none, gamma)
+    how = networks.Learning(belief, Average(), 3e-3)
     for t in range(3000):
-        how = (np.float32(1), None, belief, Average(), 3e-3)
-        learner = networks.learn(learner, x, x[::-1], batch, *how)
+        learner = networks.learn(learner, x, x[::-1], batch, how)
         if t % 10 == 0:
             learner = learner._replace(target=learner.online)
     assert abs(learner.centre - 0.5) < 0.01
@@ -145,7 +151,8 @@ def test_the_gradient_over_a_table_is_that_over_its_gathered_rows(problem):
 
     def loss(online, rows, next_rows, x, next_value):
         each, q = batch._replace(row=rows, next_row=next_rows), MASKED.outputs(online, None, x)
-        return networks.td_loss(q, next_value, each, None, GAMMA, None, MASKED, Discounted())[0]
+        how = networks.Learning(MASKED, Discounted(), RATE)
+        return networks.td_loss(q, next_value, each, None, how)[0]
 
     whole = jax.grad(loss)(learner.online, batch.row, batch.next_row, table, next_value)
     each = np.arange(ROWS)
@@ -212,18 +219,18 @@ def test_targets_look_ahead_to_available_actions_only():
     available = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0]], bool)
     each, gamma = np.arange(5), np.float32(0.9)
     batch = networks.Batch(
-        each, each % 3, np.zeros(5, np.float32), each, np.zeros((5, 0), np.int32)
+        each, each % 3, np.zeros(5, np.float32), each, np.zeros((5, 0), np.int32), gamma
     )
     values = belief.outputs(begun.target, None, next_x)
     values = np.asarray(values + belief.prior_outputs(begun.prior, None, next_x))
     allowed = np.where(available, values, -np.inf).max(-1)
     masked = batch._replace(next_available=available)
-    how = (gamma, None, belief, objective, 1e-3)
-    got = networks.learn(begun, x, next_x, masked, *how)
+    how = networks.Learning(belief, objective, 1e-3)
+    got = networks.learn(begun, x, next_x, masked, how)
     prediction = belief.outputs(begun.online, None, x) + belief.prior_outputs(begun.prior, None, x)
 
     _, pull_back = jax.vjp(lambda w: belief.outputs(w, None, x), begun.online)
-    wanted = networks.descend(begun, prediction, pull_back, allowed, batch, *how)
+    wanted = networks.descend(begun, prediction, pull_back, allowed, batch, how)
     for mine, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
     for k in range(3):

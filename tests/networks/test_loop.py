@@ -24,8 +24,7 @@ from cpsrl.objectives import Average, Discounted
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 jax = pytest.importorskip("jax")
 from networks.parts import LinearIndex, Walk  # noqa: E402
@@ -55,7 +54,8 @@ def went_on(run, loop, steps, trajectory=False):
     """Take steps in a loop and return what was recorded of each."""
     marks = np.arange(run.step + 1, run.step + steps + 1)
     recorder = Recorder(marks, resample_times=True, trajectory=trajectory)
-    loop(run, recorder, steps, lambda n: None, np.zeros(1, np.int64))
+    run.recorder = recorder
+    loop(run, steps, lambda n: None, np.zeros(1, np.int64))
     return recorder
 
 
@@ -246,18 +246,17 @@ def test_tables_and_networks_meet_the_same_noise():
 
 
 def test_the_loop_updates_the_replay_in_place():
-    from cpsrl.networks.loop import Carried, take_steps
+    from cpsrl.networks.loop import Carried, Stretch, World, take_steps
     from cpsrl.networks.table import Table
 
     run = begun(BootstrappedDQN(**SMALL), RIVER)
     replay = np.zeros((1_000_000, 4), np.int32)
     carried = Carried(run.agent.learner, replay, np.int32(0))
-    table, spec = Table(RIVER), run.agent.spec
+    table, how = Table(RIVER), run.agent.how
+    world, stretch = World(table.pure(), np.float32([0, 1])), Stretch(10, 0, 0, 7)
     draws, noise = run.agent.draw_steps(10), table.draw(Streams(), 10)
-    lowered = take_steps.lower(
-        carried, draws, noise, table.pure(), np.float32([0, 1]), 10, 0, 0, 7,
-        belief=spec.belief, objective=spec.objective, learning_rate=1e-3, whole_table=True,
-    )  # fmt: skip
+    steps = (carried, draws, noise, world, stretch)
+    lowered = take_steps.lower(*steps, how=how, whole_table=True)
     used = lowered.compile().memory_analysis()
     assert used.alias_size_in_bytes >= replay.nbytes
     assert used.temp_size_in_bytes < replay.nbytes / 10

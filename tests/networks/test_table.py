@@ -23,8 +23,8 @@ def test_ranks_give_the_next_states_and_rewards_of_the_mdp():
         rank = np.searchsorted(table._cumulative, u, side="right")
         passed = (rows.levels < rank).sum(1)
         got = rows.successors[np.arange(21), passed]
-        places = [draw_place(mdp.successors, row, u) for row in range(21)]
-        assert got.tolist() == mdp.successors.states[places].tolist()
+        places = [draw_place(mdp.dynamics.successors, row, u) for row in range(21)]
+        assert got.tolist() == mdp.dynamics.successors.states[places].tolist()
     means = mdp.rewards.ravel()
     for u in np.concatenate([means, np.nextafter(means, 0), rng.random(100)]):
         rank = np.searchsorted(table._means, u, side="right")

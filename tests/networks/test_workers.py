@@ -12,11 +12,10 @@ import pytest
 
 import cpsrl
 from cpsrl.environments import pure
-from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator, devices, run, workers
+from cpsrl.networks import BootstrappedDQN, run, workers
 from cpsrl.seeding import Streams
 from cpsrl.simulation import simulate
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 pytest.importorskip("jax")
 from networks.parts import NotPure, Unregistered
@@ -33,11 +32,10 @@ def test_an_error_in_a_worker_is_raised_here_and_the_next_call_works():
 
 def test_an_environment_that_is_not_pure_is_said_so_with_the_line_that_is_not():
     streams, world = Streams(), NotPure()
-    alive = Run(
-        BootstrappedDQN(**SMALL).start(world, streams), EnvironmentSimulator(world, streams)
-    )
+    agent, simulator = BootstrappedDQN(**SMALL).start(world, streams), world.simulator()
+    alive = Run(agent, simulator, recorder=Recorder(np.array([5])))
     with pytest.raises(RuntimeError, match=r"(?s)TracerBoolConversionError.*parts\.py"):
-        run.advance(alive, Recorder(np.array([5])), 5, lambda n: None, np.zeros(1, np.int64))
+        run.advance(alive, 5, lambda n: None, np.zeros(1, np.int64))
 
 
 def test_an_environment_that_jax_does_not_know_is_refused():
@@ -54,7 +52,7 @@ def test_a_lost_worker_is_said_so():
 
 def test_an_idle_worker_that_died_is_replaced():
     simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1)
-    for idle in workers._free[devices.ALONE]:
+    for idle in workers._free[workers.ALONE]:
         idle._process.kill()
         idle._process.wait()
     assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
@@ -117,8 +115,7 @@ import numpy as np, mine
 from cpsrl.networks import BootstrappedDQN, EnvironmentSimulator
 from cpsrl.networks.run import advance
 from cpsrl.seeding import Streams
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 @mine.dataclass(frozen=True)
 class Here(mine.Walk):
@@ -129,7 +126,8 @@ for kind in (mine.Walk, Here):
     agent = BootstrappedDQN(members=2, hidden=(4,)).start(world, streams)
     recorder = Recorder(np.array([5]))
     run = Run(agent, EnvironmentSimulator(world, streams))
-    advance(run, recorder, 5, lambda n: None, np.zeros(1, np.int64))
+    run.recorder = recorder
+    advance(run, 5, lambda n: None, np.zeros(1, np.int64))
     print(run.step)
 """
     done = subprocess.run(

@@ -9,9 +9,6 @@
 are and what an index is (`cpsrl.networks.belief`), the objective what their values should be; where
 that is discounted by the rule's gamma_t, t is the step at which the current pseudo-episode began.
 
-Bootstrapped DQN is the setting with independent networks. DQN (Mnih et al. 2015) is the one with
-one of them, no prior function, and a random action with probability epsilon.
-
 Rewards are learned from in units of the problem's range, (reward - low) / width, so that values,
 prior functions and steps of Adam fit each other whatever the rewards are counted in; where the
 objective has them centred, `low` is the first reward that the agent met.
@@ -20,6 +17,7 @@ The agent sees observations: vectors, or states of an environment or a table tha
 for each. It needs no model and no visit counts, so rules that are decided by counts are refused.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,22 +25,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpsrl.agents.agent import AGENTS, Agent, Expected, LiveAgent
-from cpsrl.checks import checked_arrays, checked_index, checked_number, checked_whole
 from cpsrl.environments.pure import Environment, check_environment, observed
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import Tabular
+from cpsrl.mdp.problem import FeatureSizes, unavailable, width_of
 from cpsrl.networks.belief import NetworkBelief, checked_belief
 from cpsrl.networks.members import Members
 from cpsrl.objectives import Discounted, Objective, checked_objective
-from cpsrl.resampling import Bernoulli, Never, Rule, asked, checked_rule
+from cpsrl.resampling import Bernoulli, Rule, checked_rule, rule_arrays
 from cpsrl.seeding import Streams
-from cpsrl.sizes import FeatureSizes, unavailable, width_of
-from cpsrl.types import Bools, Floats, Ints
+from cpsrl.support.checks import (
+    check_room,
+    checked_arrays,
+    checked_index,
+    checked_number,
+    checked_whole,
+)
+from cpsrl.support.types import Bools, Floats, Ints
 
 MOST = 1e18
 """The largest feature, or reward in units of the range: networks compute in float32, where a larger
 square overflows."""
 
-Problem = TabularMDP | FeatureSizes | Environment
+Problem = Tabular | FeatureSizes | Environment
 """What an agent can be started with. With an MDP or an environment it is shown states; with the
 sizes alone, observations."""
 
@@ -61,8 +65,8 @@ class Choices(NamedTuple):
     gamma: Floats
     """(n,) the discount factor of the pseudo-episode"""
     forced: Ints
-    """(n,) an action to take whatever the networks say, or -1. Where some are not available, (n, A)
-    the place of the one to take among those that are, if these are 1, ..., A"""
+    """(n,) a random action that replaces the networks', or -1. Where some are not available,
+    (n, A): column k - 1 has its place among the available ones if there are k of these"""
 
 
 class Updates(NamedTuple):
@@ -77,15 +81,10 @@ class Updates(NamedTuple):
 
 
 class StepDraws(NamedTuple):
-    """Both, for n steps that are each learnt from at once."""
+    """What chance decides in n steps that are each learnt from at once."""
 
-    resample: Bools
-    acting: NDArray[Any]
-    gamma: Floats
-    forced: Ints
-    signature: NDArray[np.int32]
-    rows: Ints
-    learning: NDArray[Any] | None
+    choices: Choices
+    updates: Updates
 
 
 @AGENTS.add("value-sampling")
@@ -165,23 +164,29 @@ class ValueSampling(Agent):
 
     def resolve(self, problem: Problem, steps: int | None) -> "ValueSampling":
         """Return the agent with a rule tuned to `problem` and, if it asks for it, to `steps`."""
-        pairs = problem.rewards.size if isinstance(problem, TabularMDP) else None
+        pairs = problem.n_states * problem.n_actions if isinstance(problem, Tabular) else None
         rule = self.rule.resolve(pairs, steps)
-        return replace(self, rule=rule, label="" if self.label == self._own_label() else self.label)
+        label = "" if self.label == self._own_label() else self.label
+        return replace(self, rule=rule, belief=self.belief.resolve(problem), label=label)
 
     def check(self, problem: Problem) -> None:
         """Raise a ValueError if the agent is not for such a problem."""
-        if isinstance(problem, FeatureSizes | Environment):
+        if isinstance(problem, Environment) or (
+            isinstance(problem, FeatureSizes) and problem.features is None
+        ):
             return
-        if not isinstance(problem, TabularMDP):
+        if not isinstance(problem, Tabular | FeatureSizes):
             raise ValueError(
-                f"{self.label} learns from observations: start it with a table that has features, "
-                f"an Environment, or FeatureSizes(n_features, n_actions), not {problem!r}"
+                f"{self.label} learns from vectors: a table that has features, an Environment, "
+                f"FeatureSizes(n_features, n_actions) or observations that are a Box, not "
+                f"{problem!r}; for numbered states there are agents with tables, such as "
+                "cpsrl.TSDE()"
             )
         if problem.features is None:
             raise ValueError(
                 f"{self.label} needs observations, and {problem!r} has no features: make it "
-                "with some, as in cpsrl.environment('riverswim', features='thermometer')"
+                "with some, in Python cpsrl.environment(NAME, features='one-hot'), in a "
+                "specification features = 'one-hot', on the command line --features one-hot"
             )
         largest = np.abs(problem.features).max()
         if largest > MOST:
@@ -197,104 +202,12 @@ class ValueSampling(Agent):
         return ValueSamplingAgent(self, problem, streams)
 
 
-@AGENTS.add("bootstrapped-dqn")
-def BootstrappedDQN(
-    gamma: float | None = None,
-    rule: Rule | None = None,
-    objective: Objective | None = None,
-    members: int = 10,
-    prior_scale: float = 10.0,
-    mask: float = 1.0,
-    epsilon: float = 0.0,
-    hidden: tuple[int, ...] = (50, 50),
-    learning_rate: float = 1e-3,
-    batch: int = 32,
-    target_every: int = 100,
-    capacity: int = 100_000,
-    label: str = "",
-) -> ValueSampling:
-    """Bootstrapped DQN that draws a new member when a coin says so (Xu et al. 2024, section 6).
-
-    The paper gives gamma = .99 and the coin. Members, masks and prior functions are those of Osband
-    et al. (2016, 2018); the layers are bsuite's, Adam has its authors' constants, and the rest are
-    common settings of DQN that were found to work on RiverSwim.
-
-    Args:
-        gamma: short for the coin `Bernoulli(gamma)`, which also gives the discount factor (.99);
-            with a rule that has no gamma, short for `Discounted(gamma)`.
-        rule: when to draw a new member.
-        objective: what to learn; by default the return discounted by the rule's gamma.
-        members, prior_scale, mask, hidden: as in `Members`.
-        epsilon, learning_rate, batch, target_every, capacity, label: as in `ValueSampling`.
-    """
-    if rule is None:
-        rule = Bernoulli(gamma=gamma)
-    elif checked_rule(rule).has_gamma:
-        if gamma not in (None, getattr(rule, "gamma", None)):
-            raise ValueError(f"gamma is {gamma}, but the rule has its own: {rule.label}")
-    elif objective is None:
-        objective = Discounted(0.99 if gamma is None else gamma)
-    elif gamma is not None:
-        raise ValueError(f"gamma is {gamma}, and the objective is given: {objective!r}")
-    return ValueSampling(
-        rule=rule,
-        objective=Discounted() if objective is None else objective,
-        belief=Members(members, prior_scale, mask, hidden),
-        epsilon=epsilon,
-        learning_rate=learning_rate,
-        batch=batch,
-        target_every=target_every,
-        capacity=capacity,
-        label=label,
-    )
-
-
-@AGENTS.add("dqn")
-def DQN(
-    gamma: float | None = None,
-    epsilon: float = 0.1,
-    hidden: tuple[int, ...] = (50, 50),
-    learning_rate: float = 1e-3,
-    batch: int = 32,
-    target_every: int = 100,
-    capacity: int = 100_000,
-    objective: Objective | None = None,
-    anneal: int | None = None,
-    label: str = "DQN",
-) -> ValueSampling:
-    """DQN (Mnih et al. 2015): one network without a prior, and a random action now and then.
-
-    Args:
-        gamma: short for `Discounted(gamma)`, by default .99.
-        objective: what to learn; with `Average()`, rewards are centred.
-        anneal: the number of steps in which the probability of a random action falls from 1 to
-            `epsilon`; None for `epsilon` from the first step on.
-        epsilon, hidden, learning_rate, batch, target_every, capacity, label: as in
-            `BootstrappedDQN`.
-    """
-    spec = BootstrappedDQN(
-        gamma=gamma,
-        rule=Never(),
-        objective=objective,
-        members=1,
-        prior_scale=0.0,
-        epsilon=epsilon,
-        hidden=hidden,
-        learning_rate=learning_rate,
-        batch=batch,
-        target_every=target_every,
-        capacity=capacity,
-        label=label,
-    )
-    return replace(spec, anneal=anneal)
-
-
 class ValueSamplingAgent(LiveAgent):
     """A live agent: `act` and `observe` on states or observations (see `Problem`).
 
     To look at: `learner`, the networks; `index` `(1, ...)`, that of the function that acts; `step`,
     the number of the step about to be taken; `learned`, how many transitions were learnt from;
-    `origin`, the reward that counts as 0, None if it is the first and that is to come.
+    `origin`, the reward that counts as 0, None if that is the first one, which is to come.
     """
 
     kept = ("step", "learned", "resamples", "index", "gamma")
@@ -307,23 +220,31 @@ class ValueSamplingAgent(LiveAgent):
         self.streams = streams
         self.features: NDArray[np.float32] | None = None
         self.available: Bools | None = None
+        self.whole = isinstance(problem, Environment) and problem.whole
         if isinstance(problem, Environment):
             check_environment(problem)
-        if isinstance(problem, TabularMDP):
-            assert problem.features is not None  # by `check`
-            self.features = problem.features.astype(np.float32)
+        elif problem.features is not None:
+            self.features = np.asarray(problem.features, np.float32)
             self.available = problem.available
-            n_features = problem.features.shape[1]
+        if self.features is not None:
+            n_features = self.features.shape[1]
         else:
-            n_features = problem.n_features
+            n_features = problem.n_features  # type: ignore[union-attr]
         self.sizes = FeatureSizes(n_features, problem.n_actions, problem.reward_range)
         self.expected = Expected(problem)
-        belief = spec.belief
+        belief = self.spec.belief
         centred = bool(spec.objective.centre_rate)
         self.origin: float | None = None if centred else self.sizes.reward_range[0]
+        self.how = learner.Learning(belief, spec.objective, spec.learning_rate)
         parts = (belief, spec.objective)
-        self.learner = learner.new_learner(*parts, streams.model, n_features, problem.n_actions)
         observation: Any = np.int32 if self.features is not None else (np.float32, (n_features,))
+        if self.whole:
+            observation = np.uint8, (-(-n_features // 4) * 4,)
+        item: Any = np.dtype(observation)
+        numbers = spec.capacity, 2, math.prod(item.shape)
+        smaller = "take a smaller capacity, or a smaller problem"
+        check_room("the replay", *numbers, each=item.base.itemsize, instead=smaller)
+        self.learner = learner.new_learner(*parts, streams.model, n_features, problem.n_actions)
         words = belief.signatures(np.zeros((1, belief.uniforms))).shape[1]
         kinds: Any = (observation, np.int32, np.float32, observation, (np.int32, (words,)))
         self.replay = np.zeros(spec.capacity, list(zip(COLUMNS, kinds, strict=True)))
@@ -340,27 +261,34 @@ class ValueSamplingAgent(LiveAgent):
 
     def act(self, observation: Any) -> int:
         """Return the action on `observation`; the same one until `observe` moves time on."""
-        forced, given = self.asked(observation)
+        forced, given = self.prepared(observation)
         if forced >= 0:
             return forced
         index, x, available = given
         how = (index, x, self.spec.belief, available)
         return int(self._learning.greedy(self.learner, *how))
 
-    def asked(self, observation: Any) -> tuple[int, tuple[Any, ...]]:
-        """Return the action that chance takes, or -1, and what `greedy` takes of this step.
+    def prepared(self, observation: Any) -> tuple[int, tuple[Any, ...]]:
+        """Return the random action of this step, or -1, and what `greedy` is called with.
 
         That is the index of the function that acts, the vector `(N,)` that it sees, and the actions
         that are available.
         """
-        seen, mine = self._seen("observation", observation), None
+        x, mine = self.shown(observation)
         choice = self.tick()
         forced = choice.forced[0]
-        if self.available is not None:
-            mine = self.available[seen]
+        if mine is not None:
             place = forced[mine.sum() - 1]
             forced = place if place < 0 else np.flatnonzero(mine)[place]
-        return int(forced), (choice.acting[0], self._vectors(seen), mine)
+        return int(forced), (choice.acting[0], x, mine)
+
+    def shown(self, observation: Any) -> tuple[NDArray[np.float32], Bools | None]:
+        """Return the vector `(N,)` that the networks see, and which actions `(A,)` are available.
+
+        The latter is None where all actions always are.
+        """
+        seen = self._seen("observation", observation)
+        return self.vectors(seen), None if self.available is None else self.available[seen]
 
     def observe(self, observation: Any, action: int, reward: float, next_observation: Any) -> None:
         """Learn from a transition and move time on; raise, and change nothing, if it cannot be."""
@@ -377,12 +305,17 @@ class ValueSamplingAgent(LiveAgent):
         """
         entry = self.entry(observation, action, reward, next_observation)
         self.expected.look(reward)
+        if not self.resamples:  # from a log, before the first decision: there is no gamma yet
+            self.tick()
         self._learn(entry, reward)
 
+    def repeat(self, observation: Any, action: int) -> None:
+        """Move time on as `decide` did when it gave `action`, without asking the networks."""
+        self.tick()
+        self.move_on()
+
     def _learn(self, entry: tuple[Any, ...], reward: float) -> None:
-        spec, update = self.spec, self.keep(entry, reward)
-        how = (spec.belief, spec.objective, spec.learning_rate)
-        self.learner = self._learning.learn(self.learner, *update, *how)
+        self.learner = self._learning.learn(self.learner, *self.keep(entry, reward), self.how)
         if self.copies_target:
             self.learner = self.learner._replace(target=self.learner.online)
 
@@ -401,10 +334,10 @@ class ValueSamplingAgent(LiveAgent):
         return entry
 
     def keep(self, entry: tuple[Any, ...], reward: float) -> tuple[Any, ...]:
-        """Put an entry into the replay, and return what `learn` takes of the update that follows.
+        """Put an entry into the replay, and return what `learn` is called with.
 
-        That is observations and next observations `(B, N)`, the batch, gamma and the indices.
-        `reward` is the entry's as it came.
+        That is observations and next observations `(B, N)` and the batch. `reward` is the entry's
+        before scaling.
         """
         if self.origin is None:
             self.origin = float(reward)
@@ -414,18 +347,18 @@ class ValueSamplingAgent(LiveAgent):
         picked = self.replay[draws.rows[0]]
         each = np.arange(len(picked))
         return (
-            self._vectors(picked["observation"]),
-            self._vectors(picked["next_observation"]),
+            self.vectors(picked["observation"]),
+            self.vectors(picked["next_observation"]),
             self._learning.Batch(
                 each,
                 picked["action"],
                 picked["reward"],
                 each,
                 picked["signature"],
+                np.float32(self.gamma),
+                None if draws.learning is None else draws.learning[0],
                 None if self.available is None else self.available[picked["next_observation"]],
             ),
-            np.float32(self.gamma),
-            None if draws.learning is None else draws.learning[0],
         )
 
     @property
@@ -440,12 +373,12 @@ class ValueSamplingAgent(LiveAgent):
 
     def draw_steps(self, n: int) -> StepDraws:
         """Draw what chance decides in the n steps to come, each learnt from before the next."""
-        return StepDraws(*self.draw_choices(n), *self.draw_updates(n))
+        return StepDraws(self.draw_choices(n), self.draw_updates(n))
 
     def draw_choices(self, n: int) -> Choices:
         """Draw the indices of the n steps to come, and make the last the current one."""
         spec, streams, belief = self.spec, self.streams, self.spec.belief
-        resample, gamma = asked(spec.rule, self.step, n, streams.rule)
+        resample, gamma = rule_arrays(spec.rule, self.step, n, streams.rule)
         drawn = np.flatnonzero(resample)
         begun = np.searchsorted(drawn, np.arange(n), side="right")
         own = np.broadcast_to(gamma, n)[drawn]
@@ -457,15 +390,19 @@ class ValueSamplingAgent(LiveAgent):
         self.index, self.gamma = index[-1:].copy(), float(gamma[-1])
         self.resamples += len(drawn)
 
-        choices: Any = self.sizes.n_actions
-        if self.available is not None:
-            choices = np.arange(1, choices + 1)
+        choices = self._random_among
         forced = np.full((n, *np.shape(choices)), -1)
         if spec.epsilon > 0 or spec.anneal is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 u = streams.action.random(n) / spec.epsilons(self.step, n)
             forced[u < 1] = np.multiply.outer(u[u < 1], choices).astype(np.int64)
         return Choices(resample, index, gamma, forced)
+
+    @property
+    def _random_among(self) -> Any:
+        """Among how many actions a random one is; where some are not available, each number."""
+        n_actions = self.sizes.n_actions
+        return n_actions if self.available is None else np.arange(1, n_actions + 1)
 
     def draw_updates(self, n: int) -> Updates:
         """Draw what the n transitions to come are learnt with.
@@ -505,10 +442,12 @@ class ValueSamplingAgent(LiveAgent):
         )
 
     def check_sound(self, values: dict[str, Any]) -> None:
-        """Raise a ValueError if the step or the index to restore is impossible."""
-        counts = min(values["step"] - 1, values["learned"])
-        if counts < 0 or not self.spec.belief.is_index(values["index"]):
-            raise ValueError("the stored step or index is damaged: it has impossible numbers")
+        """Raise a ValueError if the step, the index or the discount factor is impossible."""
+        sound = min(values["step"] - 1, values["learned"]) >= 0 and 0 <= values["gamma"] <= 1
+        if not sound or not self.spec.belief.is_index(values["index"]):
+            raise ValueError(
+                "the stored step, index or gamma is damaged: it has impossible numbers"
+            )
 
     def restore_parts(self, state: dict[str, Any]) -> None:
         """Restore networks and replay; raise, and change nothing, if they do not fit."""
@@ -525,14 +464,43 @@ class ValueSamplingAgent(LiveAgent):
         held = min(state["learned"], self.spec.capacity)
         mine = self.replay[:held]
         stored = checked_arrays("replay", state["replay"], {name: mine[name] for name in COLUMNS})
-        choice = state["choice"]
-        if choice is not None and choice.keys() != set(Choices._fields):
-            raise ValueError(f"the stored choice does not fit: it is {', '.join(choice)}")
+        self._check_replay(**stored)
+        choice = None if state["choice"] is None else self._checked_choice(state["choice"])
         self.learner = self._learning.restored_learner(state["learner"], self.learner)
         self.origin = origin
         for name, column in stored.items():
             self.replay[name][:held] = column
-        self._choice = None if choice is None else Choices(**choice)
+        self._choice = choice
+
+    def _check_replay(
+        self, observation: Any, action: Ints, reward: Floats, next_observation: Any, signature: Any
+    ) -> None:
+        """Raise a ValueError if the columns of a stored replay are none of this problem."""
+        sound = (np.abs(reward) <= MOST).all()
+        sound = sound and ((action >= 0) & (action < self.sizes.n_actions)).all()
+        for seen in (observation, next_observation):
+            if self.features is not None:
+                sound = sound and ((seen >= 0) & (seen < len(self.features))).all()
+            else:
+                sound = sound and (np.abs(seen) <= MOST).all()
+        if sound and self.available is not None:
+            sound = self.available[observation, action].all()
+        if not sound:
+            raise ValueError("the stored replay is damaged: it has impossible numbers")
+
+    def _checked_choice(self, stored: dict[str, Any]) -> Choices:
+        """Return the stored choice of a step, or raise if it is none of this agent."""
+        if stored.keys() != set(Choices._fields):
+            raise ValueError(f"the stored choice does not fit: it is {', '.join(stored)}")
+        among = self._random_among
+        none = np.full((1, *np.shape(among)), -1)
+        like = Choices(np.zeros(1, np.bool_), self.index, np.zeros(1), none)
+        choice = Choices(**checked_arrays("choice", stored, like._asdict()))
+        sound = ((choice.gamma >= 0) & (choice.gamma <= 1)).all()
+        sound = sound and ((choice.forced >= -1) & (choice.forced < among)).all()
+        if not sound or not self.spec.belief.is_index(choice.acting):
+            raise ValueError("the stored choice is damaged: it has impossible numbers")
+        return choice
 
     def tick(self) -> Choices:
         """Draw, once a step, what chance decides before its action."""
@@ -549,7 +517,15 @@ class ValueSamplingAgent(LiveAgent):
         x = self.sizes.checked(what, given)
         if np.abs(x).max() > MOST:
             raise ValueError(f"{what} must have numbers of at most {MOST:g}, not {given!r}")
-        return x
+        return self._in_8_bits(what, x) if self.whole else x
+
+    def _in_8_bits(self, what: str, x: Floats) -> NDArray[np.uint8]:
+        """Return whole numbers in 8 bits, with zeros behind them up to a multiple of four."""
+        kept = np.zeros(-(-len(x) // 4) * 4, np.uint8)
+        kept[: len(x)] = x.clip(0, 255)
+        if (kept[: len(x)] != x).any():
+            raise ValueError(f"{what} must have whole numbers from 0 to 255, not {x}")
+        return kept
 
     def _in_units(self, reward: Any) -> Any:
         """Return a reward as the replay keeps it; for an `Environment`, as its loop computes it."""
@@ -561,6 +537,8 @@ class ValueSamplingAgent(LiveAgent):
         checked_number("reward in units of the range", float(scaled), -MOST, MOST)
         return scaled
 
-    def _vectors(self, seen: Any) -> NDArray[np.float32]:
+    def vectors(self, seen: Any) -> NDArray[np.float32]:
         """Return the observations that the replay keeps as `seen`."""
+        if self.whole:
+            return seen[..., : self.sizes.n_features].astype(np.float32)
         return np.asarray(seen if self.features is None else self.features[seen])

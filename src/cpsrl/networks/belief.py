@@ -15,17 +15,17 @@ an entry in the registry. Its random numbers are drawn on the host, in NumPy. Wh
 of float32 and int32 arrays, and compiled with the loop. Weights are trees of arrays.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.agents.recipe import PARTS
-from cpsrl.checks import checked_whole
-from cpsrl.registry import Registry
-from cpsrl.types import Floats
+from cpsrl.networks.torso import Torso
+from cpsrl.support.checks import check_room, checked_kind, checked_number, checked_whole
+from cpsrl.support.registry import Registry
+from cpsrl.support.types import Floats
 
 Weights = Any
 """A tree of arrays, as a belief makes it."""
@@ -44,6 +44,10 @@ class NetworkBelief:
     def label(self) -> str:
         """The belief in a word or two, for tables and figures."""
         return type(self).__name__
+
+    def resolve(self, problem: Any) -> "NetworkBelief":
+        """Return the belief for the observations of `problem`."""
+        return self
 
     def initialise(
         self, rng: np.random.Generator, n_features: int, n_actions: int
@@ -87,32 +91,64 @@ class NetworkBelief:
         return ((prediction - target) ** 2).sum() / prediction.shape[1]
 
 
-def random_layers(
-    rng: np.random.Generator, networks: int, sizes: Sequence[int]
-) -> dict[str, NDArray[np.float32]]:
-    """Return layers of networks as `layers.forward` takes them: N(0, 1/fan_in), biases 0."""
-    weights = {}
-    for layer, (n_in, n_out) in enumerate(pairwise(sizes)):
-        normal = rng.standard_normal((networks, n_in, n_out)) / np.sqrt(n_in)
-        weights[f"w{layer}"] = normal.astype(np.float32)
-        weights[f"b{layer}"] = np.zeros((networks, n_out), np.float32)
-    return weights
+class LayeredBelief(NetworkBelief):
+    """Functions that are made of a torso, hidden layers and outputs, and prior functions likewise.
 
+    Its subclasses have `hidden`, the sizes of the hidden layers, `prior_scale`, a factor of the
+    prior functions, and `torso`, what stands before the hidden layers.
+    """
 
-def checked_layers(hidden: Any) -> tuple[int, ...]:
-    """Return the sizes of hidden layers, or raise if they are not."""
-    sizes = hidden if isinstance(hidden, list | tuple) else (hidden,)
-    return tuple(checked_whole("a hidden layer's size", size, 1) for size in sizes)
+    hidden: tuple[int, ...]
+    prior_scale: float
+    torso: Torso
+
+    def __post_init__(self) -> None:
+        hidden = self.hidden if isinstance(self.hidden, list | tuple) else (self.hidden,)
+        sizes = tuple(checked_whole("a hidden layer's size", size, 1) for size in hidden)
+        object.__setattr__(self, "hidden", sizes)
+        checked_number("prior_scale", self.prior_scale, 0)
+        if not isinstance(self.torso, Torso):
+            raise ValueError(
+                f"torso must be one of networks, such as cpsrl.networks.Convolution(), not "
+                f"{self.torso!r}"
+            )
+
+    def resolve(self, problem: Any) -> "LayeredBelief":
+        """Return the belief with its torso for the observations of `problem`."""
+        own: Any = self
+        return replace(own, torso=self.torso.resolve(getattr(problem, "picture", None)))
+
+    def two_networks(
+        self, rng: np.random.Generator, networks: int, n_features: int, n_outputs: int
+    ) -> tuple[dict[str, NDArray[np.float32]], dict[str, NDArray[np.float32]]]:
+        """Return the weights to train and those of the prior functions, as `forward` takes them.
+
+        Weights are N(0, 1/fan_in), biases 0. The scale of the prior functions is worked into their
+        last layer.
+        """
+        trained, prior = (self._layers(rng, networks, n_features, n_outputs) for _ in range(2))
+        prior[f"w{len(self.hidden)}"] *= np.float32(self.prior_scale)
+        return trained, prior
+
+    def _layers(
+        self, rng: np.random.Generator, networks: int, n_features: int, n_outputs: int
+    ) -> dict[str, NDArray[np.float32]]:
+        weights, n_features = self.torso.initialise(rng, networks, n_features)
+        sizes = (n_features, *self.hidden, n_outputs)
+        for layer, (n_in, n_out) in enumerate(pairwise(sizes)):
+            smaller = "take fewer or smaller networks, or a smaller problem"
+            check_room("a layer of the networks", networks, n_in, n_out, instead=smaller)
+            normal = rng.standard_normal((networks, n_in, n_out)) / np.sqrt(n_in)
+            weights[f"w{layer}"] = normal.astype(np.float32)
+            weights[f"b{layer}"] = np.zeros((networks, n_out), np.float32)
+        return dict(weights)
 
 
 NETWORK_BELIEFS: Registry[NetworkBelief] = Registry("network belief", NetworkBelief)
-PARTS[NETWORK_BELIEFS.kind] = NETWORK_BELIEFS
 
 
 def checked_belief(belief: Any) -> NetworkBelief:
     """Return `belief`, or raise if it is not one of networks."""
-    if not isinstance(belief, NetworkBelief):
-        raise ValueError(
-            f"belief must be one of networks, such as cpsrl.networks.Members(), not {belief!r}"
-        )
-    return belief
+    wanted = "one of networks, such as cpsrl.networks.Members()"
+    right: NetworkBelief = checked_kind("belief", belief, NetworkBelief, wanted)
+    return right

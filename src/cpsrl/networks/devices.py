@@ -1,54 +1,42 @@
-"""Where compiled networks run: the choice of layout, in one place.
+"""Where compiled networks run: the choice of a layout for the device asked for.
 
 On CPUs every run has a single-threaded process of its own (see `cpsrl.networks.workers`). On an
 accelerator, runs are a batch axis of one compiled call, WIDTH of them on every device that JAX has
-there, in one process that holds all devices. The width is fixed, and what is missing is filled with
-copies that nobody looks at: arithmetic differs between widths, and a run is to be the same alone
-and among others, on one device and on several.
+there, in one process that holds all devices. The width is fixed, and a smaller batch is filled up
+with copies whose results are dropped: rounding differs between widths, and a run must be the same
+alone and among others, on one device and on several.
 """
 
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cpsrl.checks import checked_word
+from cpsrl.networks.workers import ALONE, Layout, worker
+from cpsrl.support.checks import checked_word
 
 DEVICES = ("auto", "cpu", "cpu-batch", "gpu", "cuda", "rocm", "tpu")
-"""What can be asked for: "auto", an accelerator if JAX has one; "cpu", processes; "cpu-batch", what
-is done on accelerators, done on the host's devices; or a platform of JAX."""
+"""The names of devices: "auto", an accelerator if JAX has one; "cpu", a process for every run;
+"cpu-batch", a batch as on accelerators, on the host's devices; or a platform of JAX."""
 WIDTH = 32
-"""Runs that one device takes at once."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How runs are laid out: each in a process of its own, or as a batch on all `devices`."""
-
-    platform: str | None = "cpu"
-    """JAX's; None leaves it to JAX"""
-    together: bool = False
-
-
-ALONE = Layout()
+"""The number of runs in the batch of one device."""
 
 
 def layout_of(device: str) -> Layout:
-    """Return the layout for what was asked for."""
+    """Return the layout of runs for a name in `DEVICES`."""
     if checked_word("device", device, DEVICES) == "auto":
         return _found()
     return ALONE if device == "cpu" else Layout(device.removesuffix("-batch"), True)
 
 
 def described(device: str) -> str:
-    """Return what numbers depend on beside the processor; empty where runs are processes."""
+    """Return the devices that results depend on, or "" where each run has a process of its own."""
     layout = layout_of(device)
     return f"{_devices(layout)[0]}, batches of {WIDTH}" if layout.together else ""
 
 
 @cache
 def _found() -> Layout:
-    """Return the layout for what JAX has. A build of it for CPUs alone has no plugins to ask."""
+    """Return the layout for the devices that JAX finds; a build for CPUs alone has no plugins."""
     if not any(map(importlib.util.find_spec, ("jax_plugins", "libtpu"))):
         return ALONE
     layout = Layout(None, True)
@@ -58,7 +46,5 @@ def _found() -> Layout:
 @cache
 def _devices(layout: Layout) -> Any:
     """Return the kind of device and the platform that a worker of this layout has."""
-    from cpsrl.networks.workers import worker
-
     with worker(layout) as process:
         return process.call("devices")[:2]

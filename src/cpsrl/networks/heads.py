@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.networks.belief import NETWORK_BELIEFS, Weights, random_layers
-from cpsrl.networks.ensemble import Ensemble
+from cpsrl.networks.belief import NETWORK_BELIEFS, Weights
+from cpsrl.networks.members import Ensemble
 
 
 @NETWORK_BELIEFS.add("heads")
@@ -28,6 +28,7 @@ class Heads(Ensemble):
         prior_scale: factor of the prior functions; 0 for none.
         mask: the probability that a head may learn from a transition.
         hidden: the sizes of the hidden layers, which all heads share.
+        torso: what stands before them (see `cpsrl.networks.torso`).
     """
 
     members: int = 20
@@ -36,18 +37,12 @@ class Heads(Ensemble):
     def initialise(
         self, rng: np.random.Generator, n_features: int, n_actions: int
     ) -> tuple[Weights, Weights]:
-        """Return `w0` (1, N, H_1), `b0` (1, H_1), ..., the last of K*A outputs, for both.
-
-        The scale of the prior functions is worked into their last layer.
-        """
-        sizes = (n_features, *self.hidden, self.members * n_actions)
-        trained, prior = (random_layers(rng, 1, sizes) for _ in range(2))
-        prior[f"w{len(self.hidden)}"] *= np.float32(self.prior_scale)
-        return trained, prior
+        """Return the weights of one network with K*A outputs, for both."""
+        return self.two_networks(rng, 1, n_features, self.members * n_actions)
 
     def outputs(self, weights: Weights, indices: Any, x: Any) -> Any:
         """Return the outputs (J, M, A) of the heads `indices`, or of all."""
         from cpsrl.networks.layers import branches
 
-        every = branches(weights, x, self.members)
+        every = branches(weights, x, self.members, self.torso)
         return every if indices is None else every[indices]

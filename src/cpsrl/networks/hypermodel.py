@@ -15,27 +15,22 @@ those of rewards perturbed by `noise` z' xi_b: what keeps functions apart that l
 noisy outcomes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from cpsrl.checks import checked_number, checked_whole
-from cpsrl.networks.belief import (
-    NETWORK_BELIEFS,
-    NetworkBelief,
-    Weights,
-    checked_layers,
-    random_layers,
-)
-from cpsrl.types import Floats
+from cpsrl.networks.belief import NETWORK_BELIEFS, LayeredBelief, Weights
+from cpsrl.networks.torso import Torso
+from cpsrl.support.checks import checked_number, checked_whole
+from cpsrl.support.types import Floats
 
 
 @NETWORK_BELIEFS.add("hypermodel")
 @dataclass(frozen=True)
-class Hypermodel(NetworkBelief):
+class Hypermodel(LayeredBelief):
     """A network whose last layer is linear in a normal vector, which is what is drawn.
 
     Args:
@@ -44,6 +39,7 @@ class Hypermodel(NetworkBelief):
         prior_scale: factor of the prior functions; 0 for none.
         noise: the standard deviation by which an index perturbs rewards, in units of their range.
         hidden: the sizes of the hidden layers.
+        torso: what stands before them (see `cpsrl.networks.torso`).
     """
 
     dimension: int = 8
@@ -51,15 +47,15 @@ class Hypermodel(NetworkBelief):
     prior_scale: float = 5.0
     noise: float = 0.0
     hidden: tuple[int, ...] = (50, 50)
+    torso: Torso = field(default_factory=Torso)
 
     finite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", checked_layers(self.hidden))
+        super().__post_init__()
         for name in ("dimension", "functions"):
             object.__setattr__(self, name, checked_whole(name, getattr(self, name), 1))
-        for name in ("prior_scale", "noise"):
-            checked_number(name, getattr(self, name), 0)
+        checked_number("noise", self.noise, 0)
 
     @property
     def uniforms(self) -> int:  # type: ignore[override]
@@ -69,15 +65,9 @@ class Hypermodel(NetworkBelief):
     def initialise(
         self, rng: np.random.Generator, n_features: int, n_actions: int
     ) -> tuple[Weights, Weights]:
-        """Return `w0` (1, N, H_1), `b0` (1, H_1), ..., the last of (1 + D)*A outputs, for both.
-
-        The scale of the prior functions is worked into their last layer.
-        """
-        sizes = (n_features, *self.hidden, (1 + self.dimension) * n_actions)
-        trained, prior = (random_layers(rng, 1, sizes) for _ in range(2))
-        last = f"w{len(self.hidden)}"
-        prior[last] *= np.float32(self.prior_scale)
-        prior[last][..., :n_actions] = 0
+        """Return the weights of one network with (1 + D)*A outputs, for both."""
+        trained, prior = self.two_networks(rng, 1, n_features, (1 + self.dimension) * n_actions)
+        prior[f"w{len(self.hidden)}"][..., :n_actions] = 0
         return trained, prior
 
     def draw_index(self, rng: np.random.Generator, n: int) -> NDArray[Any]:
@@ -103,7 +93,7 @@ class Hypermodel(NetworkBelief):
 
         from cpsrl.networks.layers import branches
 
-        every = branches(weights, x, 1 + self.dimension)
+        every = branches(weights, x, 1 + self.dimension, self.torso)
         spread = jnp.tensordot(indices, every[1:], 1) / np.float32(np.sqrt(self.dimension))
         return every[0] + spread
 

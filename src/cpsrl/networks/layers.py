@@ -6,28 +6,48 @@ import jax
 import jax.numpy as jnp
 
 
-def forward(weights: dict[str, Any], x: Any) -> Any:
+def forward(weights: dict[str, Any], x: Any, torso: Any) -> Any:
     """Return the outputs (K, M, A) of K networks on observations `x` (M, N).
 
-    `weights` are `w0` (K, N, H_1), `b0` (K, H_1), `w1` (K, H_1, H_2), ...; the last layer has A
-    outputs.
+    `weights` are those of the torso, and `w0` (K, F, H_1), `b0` (K, H_1), `w1` (K, H_1, H_2), ...;
+    the last layer has A outputs.
     """
-    layers = len(weights) // 2
-    hidden = jnp.broadcast_to(x, (weights["w0"].shape[0], *x.shape))
+    *hidden, last = dense_layers(weights)
+    return _dense_layer(weights, last, trunk(weights, x, torso, len(hidden)))
+
+
+def trunk(weights: dict[str, Any], x: Any, torso: Any, layers: int) -> Any:
+    """Return the last hidden layer (K, M, H), after `layers` dense ones."""
+    hidden = torso.features(weights, x, len(weights["w0"]))
     for layer in range(layers):
-        hidden = _dense(hidden, weights[f"w{layer}"]) + weights[f"b{layer}"][:, None, :]
-        if layer < layers - 1:
-            hidden = jax.nn.relu(hidden)
+        hidden = activated(_dense_layer(weights, layer, hidden), torso.normalise)
     return hidden
 
 
-def branches(weights: dict[str, Any], x: Any, n: int) -> Any:
+def dense_layers(weights: dict[str, Any]) -> range:
+    """Return the numbers of the dense layers."""
+    return range(sum(name.startswith("w") for name in weights))
+
+
+def _dense_layer(weights: dict[str, Any], layer: int, x: Any) -> Any:
+    return dense(x, weights[f"w{layer}"]) + weights[f"b{layer}"][:, None, :]
+
+
+def activated(hidden: Any, normalise: bool, axes: Any = (-1,)) -> Any:
+    """Return a hidden layer after its ReLU, normalised over `axes` before it or not."""
+    if normalise:
+        centred = hidden - hidden.mean(axes, keepdims=True)
+        hidden = centred * jax.lax.rsqrt((centred**2).mean(axes, keepdims=True) + 1e-5)
+    return jax.nn.relu(hidden)
+
+
+def branches(weights: dict[str, Any], x: Any, n: int, torso: Any) -> Any:
     """Return the outputs (n, M, A) of one network with n*A of them on observations `x` (M, N)."""
-    return jnp.swapaxes(forward(weights, x)[0].reshape(len(x), n, -1), 0, 1)
+    return jnp.swapaxes(forward(weights, x, torso)[0].reshape(len(x), n, -1), 0, 1)
 
 
 @jax.custom_vjp  # type: ignore[untyped-decorator]
-def _dense(x: Any, w: Any) -> Any:
+def dense(x: Any, w: Any) -> Any:
     """Return x w for every network: (K, M, n) times (K, n, o)."""
     return x @ w
 
@@ -44,4 +64,4 @@ def _dense_backward(kept: Any, g: Any) -> Any:
     return g @ jnp.swapaxes(w, 1, 2), x_transposed @ g
 
 
-_dense.defvjp(_dense_forward, _dense_backward)
+dense.defvjp(_dense_forward, _dense_backward)

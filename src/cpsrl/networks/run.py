@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.environments.pure import Environment, make_known, single
+from cpsrl.environments.pure import make_known, single
 from cpsrl.mdp import Simulator
+from cpsrl.mdp.problem import width_of
 from cpsrl.networks.agent import ValueSamplingAgent
-from cpsrl.networks.devices import ALONE, WIDTH, Layout, layout_of
-from cpsrl.networks.workers import CACHE, check_importable, worker
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import LOOPS, TOGETHER, Loops, Run
-from cpsrl.sizes import width_of
-from cpsrl.types import Floats, Ints
+from cpsrl.networks.devices import WIDTH, layout_of
+from cpsrl.networks.workers import ALONE, CACHE, Layout, Worker, check_importable, worker
+from cpsrl.simulation.loops import LOOPS, TOGETHER, Loops, Run
+from cpsrl.support.types import Ints
 
 CALL_STEPS = 1000
 """Steps of one call of the compiled loop."""
@@ -37,11 +36,9 @@ _announced: set[Path] = set()
 _lock = threading.Lock()
 
 
-def advance(
-    run: Run, recorder: Recorder, steps: int, progress: Callable[[int], None], stop: Ints
-) -> None:
-    """Take steps with a `ValueSamplingAgent` (see `run.Loop`)."""
-    _advance([run], [recorder], steps, progress, stop, ALONE)
+def advance(run: Run, steps: int, progress: Callable[[int], None], stop: Ints) -> None:
+    """Take steps with a `ValueSamplingAgent` (see `loops.Loop`)."""
+    _Batch([_OneRun(run)]).advance(steps, progress, stop)
 
 
 def together(device: str) -> Loops | None:
@@ -50,168 +47,164 @@ def together(device: str) -> Loops | None:
     return partial(_in_batches, layout) if layout.together else None
 
 
-def _in_batches(
-    layout: Layout,
-    runs: Sequence[Run],
-    recorders: Sequence[Recorder],
-    steps: int,
-    progress: Callable[[int], None],
-    stop: Ints,
-) -> None:
+def _in_batches(layout: Layout, runs: Sequence[Run], *how: Any) -> None:
     with worker(layout) as process:
         width = WIDTH * process.call("devices")[2]
     for first in range(0, len(runs), width):
-        some = slice(first, first + width)
-        _advance(runs[some], recorders[some], steps, progress, stop, layout, width)
+        some = runs[first : first + width]
+        _Batch([_OneRun(run) for run in some], layout, width).advance(*how)
 
 
-def _advance(
-    runs: Sequence[Run],
-    recorders: Sequence[Recorder],
-    steps: int,
-    progress: Callable[[int], None],
-    stop: Ints,
-    layout: Layout,
-    width: int = 1,
-) -> None:
-    """Take steps of runs that stand at the same step: of one, or of a batch of up to `width`."""
-    import jax
+class _Batch:
+    """Runs at the same step, which every call of the loop takes further: one, or up to `width`."""
 
-    def joined(trees: Sequence[Any]) -> Any:
+    def __init__(self, runs: Sequence["_OneRun"], layout: Layout = ALONE, width: int = 1) -> None:
+        self.runs, self.layout, self.width = runs, layout, width
+        self.agent = runs[0].agent
+        spec, world = self.agent.spec, runs[0].world
+        for part in (world.environment, spec.belief, spec.objective):
+            check_importable(part)
+        make_known(world.environment)
+        table = world.environment.table()
+        small = table is not None and len(table) <= 2 * spec.batch
+        self.settings = {"how": self.agent.how, "whole_table": small and spec.belief.finite}
+        # The loop counts in 32 bits; a call of it needs to see no copy beyond its own steps.
+        self.period = min(spec.target_every, CALL_STEPS + 1)
+
+    def joined(self, trees: Iterable[Any]) -> Any:
         """Return what the loop takes: that of the one run, or those of all along a first axis."""
-        if not layout.together:
-            return trees[0]
-        full = [*trees, *[trees[-1]] * (width - len(trees))]
+        import jax
+
+        if not self.layout.together:
+            return next(iter(trees))
+        full = [*trees]
+        full += full[-1:] * (self.width - len(full))
         return jax.tree.map(lambda *leaves: np.stack(leaves), *full)
 
-    def apart(tree: Any) -> list[Any]:
+    def apart(self, tree: Any) -> list[Any]:
         """Return what the loop gave, run by run."""
-        if not layout.together:
+        import jax
+
+        if not self.layout.together:
             return [tree]
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(runs))]
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.runs))]
 
-    one: ValueSamplingAgent = runs[0].agent
-    spec, agents = one.spec, [run.agent for run in runs]
-    counted = [_counted(run.simulator, run.agent) for run in runs]
-    environment, pure, _ = counted[0]
-    table = environment.table()
-    for part in (pure, spec.belief, spec.objective):
-        check_importable(part)
-    make_known(pure)
-    carried = joined([_carried(run) for run in runs])
-    settings = {
-        "belief": spec.belief,
-        "objective": spec.objective,
-        "learning_rate": spec.learning_rate,
-        "whole_table": table is not None and len(table) <= 2 * spec.batch and spec.belief.finite,
-    }
-    shapes = (carried._replace(replay=None), pure, spec.batch, spec.capacity, settings)
-    marker = _announce(*shapes, *((layout, width) if layout.together else ()))
-    # The loop counts in 32 bits; a call of it needs to see no copy beyond its own steps.
-    period = min(spec.target_every, CALL_STEPS + 1)
-    marks = [0] * len(runs)
-    with worker(layout) as process:
-        process.call("look_in", sys.path)
-        where = [joined([one[k] for one in counted]) for k in (1, 2)]
-        process.call("begin", carried, spec.capacity, *where, period, settings, layout.together)
-        while steps > 0 and not stop[0]:
-            n = min(steps, CALL_STEPS if one.origin is not None else 1)
-            first, before = one.step, [agent.resamples for agent in agents]
-            drawn = [agent.draw_steps(n) for agent in agents]
-            noise = [counted[i][0].draw(run.simulator.streams, n) for i, run in enumerate(runs)]
-            left = spec.target_every - one.learned % spec.target_every
-            slot, age = one.learned % spec.capacity, period - min(left, period)
-            padded = [jax.tree.map(_padded, both) for both in zip(drawn, noise, strict=True)]
-            taken = apart(process.call("steps", *joined(padded), n, slot, age))
-            with suppress(OSError):  # where the cache cannot be written to
-                marker.touch()
-            began = one.origin is None
-            for i, (run, recorder) in enumerate(zip(runs, recorders, strict=True)):
-                rewards = counted[i][0].realised(taken[i], noise[i])
-                did = (drawn[i].resample, taken[i].states, taken[i].actions, rewards)
-                sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
-                counts = np.cumsum(np.concatenate([[before[i]], drawn[i].resample]))
-                marks[i] = _record(recorder, marks[i], first, sums, counts, did)
-                run.reward_sum = float(sums[-1])
-                _took(run, rewards)
-            if began:
-                counted = [_counted(run.simulator, run.agent) for run in runs]
-                process.call("count", *(joined([one[k] for one in counted]) for k in (1, 2)))
-            steps -= n
-            progress(n * len(runs))
-        ended = apart(process.call("end", one.held))
-    for run, carried in zip(runs, ended, strict=True):
-        run.agent.learner = carried.learner
-        run.agent.unpack_replay(carried.replay)
-        run.simulator.state = carried.state if table is None else int(carried.state)
+    def advance(self, steps: int, progress: Callable[[int], None], stop: Ints) -> None:
+        """Take steps of every run (see `loops.Loops`)."""
+        agent, capacity = self.agent, self.agent.spec.capacity
+        carried = self.joined(run.carried() for run in self.runs)
+        world = self.joined(run.world for run in self.runs)
+        shapes = (carried._replace(replay=None), world, agent.spec.batch, capacity)
+        marker = _announce(*shapes, self.settings, self.layout)
+        with worker(self.layout) as process:
+            process.call("extend_path", sys.path)
+            how = (self.period, self.settings, self.layout.together)
+            process.call("begin", carried, capacity, world, *how)
+            while steps > 0 and not stop[0]:
+                n = min(steps, CALL_STEPS if agent.origin is not None else 1)
+                self.take(process, n)
+                with suppress(OSError):  # where the cache cannot be written to
+                    marker.touch()
+                steps -= n
+                progress(n * len(self.runs))
+            ended = self.apart(process.call("end", agent.held))
+        for run, left in zip(self.runs, ended, strict=True):
+            run.end(left)
+
+    def take(self, process: Worker, n: int) -> None:
+        """Take `n` steps by one call of the loop, and record them."""
+        one, spec, origin = self.agent, self.agent.spec, self.agent.origin
+        drawn = self.joined([run.draw(n) for run in self.runs])
+        left = spec.target_every - one.learned % spec.target_every
+        slot, age = one.learned % spec.capacity, self.period - min(left, self.period)
+        taken = self.apart(process.call("steps", *drawn, n, slot, age))
+        for run, did in zip(self.runs, taken, strict=True):
+            run.record(did)
+        if origin is None:
+            process.call("move", self.joined(run.world for run in self.runs))
 
 
-def _carried(run: Run) -> Any:
-    """Return where a run stands, as the loop takes it."""
-    import jax
+class _OneRun:
+    """A run in the loop: what it draws for the steps of a call, and what it records of them."""
 
-    from cpsrl.networks.loop import Carried
+    def __init__(self, run: Run) -> None:
+        self.run, self.mark = run, 0
+        self.agent: ValueSamplingAgent = run.agent
+        self.find_units()
 
-    state = jax.tree.map(lambda leaf: single(np.asarray(leaf)), run.simulator.state)
-    return Carried(run.agent.learner, run.agent.packed_replay(), state)
+    def find_units(self) -> None:
+        """Set the environment and its pure functions, with the units of rewards in the loop.
+
+        A table gives its rewards in the agent's units, from float64. Where rewards are counted from
+        the first one, that is 0: until it is known, the units are infinite.
+        """
+        from cpsrl.networks.loop import World
+
+        origin, width = self.agent.origin, width_of(self.agent.sizes.reward_range)
+        simulator = self.run.simulator
+        if isinstance(simulator, Simulator):
+            from cpsrl.networks.table import Table
+
+            self.place, units = Table(simulator.mdp, origin), (0.0, 1.0)
+        else:
+            self.place, units = simulator.world, (origin or 0.0, width)
+        if origin is None:
+            units = (0.0, np.inf)
+        self.world = World(self.place.pure(), np.array(units, np.float32))
+
+    def carried(self) -> Any:
+        """Return where the run is, as the loop takes it."""
+        import jax
+
+        from cpsrl.networks.loop import Carried
+
+        state = jax.tree.map(_in_its_kind, self.run.simulator.state)
+        return Carried(self.agent.learner, self.agent.packed_replay(), state)
+
+    def draw(self, n: int) -> Any:
+        """Draw all that is random in the n steps to come, and return it as the loop takes it."""
+        import jax
+
+        self.before, self.draws = self.agent.resamples, self.agent.draw_steps(n)
+        self.noise = self.place.draw(self.run.simulator.streams, n)
+        return jax.tree.map(_padded, (self.draws, self.noise))
+
+    def record(self, taken: Any) -> None:
+        """Write down the steps that were taken, and move the run on by them."""
+        agent, run, first = self.agent, self.run, self.agent.step
+        rewards = self.place.realised(taken, self.noise)
+        sums = np.cumsum(np.concatenate([[run.reward_sum], rewards]))
+        counts = np.cumsum(np.concatenate([[self.before], self.draws.choices.resample]))
+        tape, n = run.recorder.tape, len(rewards)
+        points = slice(self.mark, int(np.searchsorted(tape.marks, first + n)))
+        reached = tape.marks[points] - first + 1
+        tape.reward_sums[points], tape.resamples[points] = sums[reached], counts[reached]
+        did = (self.draws.choices.resample, taken.states, taken.actions, rewards)
+        kept = (tape.resampled, tape.states, tape.actions, tape.rewards)
+        for column, values in zip(kept, did, strict=True):
+            if len(column):
+                column[:n] = values
+        run.recorder.collect(first, n)
+        self.mark, run.reward_sum, run.step = points.stop, float(sums[-1]), run.step + n
+        for reward in (rewards.min(), rewards.max()):
+            agent.expected.look(reward)
+        agent.step, agent.learned = agent.step + n, agent.learned + n
+        if agent.origin is None:
+            agent.origin = float(rewards[0])
+            self.find_units()
+
+    def end(self, carried: Any) -> None:
+        """Give the agent and the environment what the loop carried."""
+        self.agent.learner = carried.learner
+        self.agent.unpack_replay(carried.replay)
+        is_table = self.place.table() is not None
+        self.run.simulator.state = int(carried.state) if is_table else carried.state
 
 
-def _took(run: Run, rewards: Floats) -> None:
-    """Move a run on by the steps that gave these rewards."""
-    agent: ValueSamplingAgent = run.agent
-    for reward in (rewards.min(), rewards.max()):
-        agent.expected.look(reward)
-    if agent.origin is None:
-        agent.origin = float(rewards[0])
-    agent.step += len(rewards)
-    agent.learned += len(rewards)
-    run.step += len(rewards)
-
-
-def _counted(
-    simulator: Any, agent: ValueSamplingAgent
-) -> tuple[Environment, Environment, NDArray[np.float32]]:
-    """Return the environment, its pure functions, and the units that the loop takes rewards in.
-
-    A table gives its rewards in the agent's units, from float64. The first of all rewards that
-    are counted from it is 0: in units that are infinite.
-    """
-    origin, width = agent.origin, width_of(agent.sizes.reward_range)
-    environment: Environment
-    if isinstance(simulator, Simulator):
-        from cpsrl.networks.table import Table
-
-        environment, units = Table(simulator.mdp, origin), (0.0, 1.0)
-    else:
-        environment, units = simulator.environment, (origin or 0.0, width)
-    if origin is None:
-        units = (0.0, np.inf)
-    return environment, environment.pure(), np.array(units, np.float32)
-
-
-def _record(
-    recorder: Recorder,
-    mark: int,
-    first: int,
-    sums: Floats,
-    counts: Ints,
-    did: tuple[NDArray[Any], ...],
-) -> int:
-    """Enter n steps and return the next mark.
-
-    `sums` and `counts` (n + 1,) are those before and after them; `did` (n,) each, what every step
-    did, is kept where that is asked for.
-    """
-    tape, n = recorder.tape, len(sums) - 1
-    end = int(np.searchsorted(tape.marks, first + n))
-    reached = tape.marks[mark:end] - first + 1
-    tape.reward_sums[mark:end], tape.resamples[mark:end] = sums[reached], counts[reached]
-    kept = (tape.resampled, tape.states, tape.actions, tape.rewards)
-    for column, values in zip(kept, did, strict=True):
-        if len(column):
-            column[:n] = values
-    recorder.collect(first, n)
-    return end
+def _in_its_kind(leaf: Any) -> NDArray[Any]:
+    """Return an array of the state in its own dtype, or in 32 bits where that has 64."""
+    array = np.asarray(leaf)
+    return single(array) if array.itemsize == 8 else array
 
 
 def _padded(values: Any) -> NDArray[Any]:
@@ -223,7 +216,7 @@ def _padded(values: Any) -> NDArray[Any]:
 
 
 def _announce(*compiled_for: Any) -> Path:
-    """Say once that the loop is about to be compiled, unless the marker returned is there."""
+    """Say that the loop is about to be compiled unless its marker exists; return the marker."""
     import jax
 
     shapes = jax.tree.map(lambda a: getattr(a, "shape", a), compiled_for)

@@ -16,10 +16,10 @@ import numpy as np
 
 from cpsrl.environments.pure import Environment
 from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.problem import width_of
 from cpsrl.mdp.simulator import BERNOULLI, GAUSSIAN
 from cpsrl.seeding import Streams
-from cpsrl.sizes import width_of
-from cpsrl.types import Floats, Ints
+from cpsrl.support.types import Floats, Ints
 
 
 @jax.tree_util.register_dataclass

@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,12 +27,23 @@ from typing import Any
 
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
-from cpsrl._compile import cache_root
-from cpsrl.networks.devices import ALONE, Layout
+from cpsrl._private.compile import cache_root
 
 _CPU = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
 CACHE = cache_root() / f"networks-{hashlib.sha256(_CPU.encode()).hexdigest()[:16]}"
 """Where compiled loops are kept from process to process, those of every kind of processor apart."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How runs are laid out: each in a process of its own, or as a batch on all `devices`."""
+
+    platform: str | None = "cpu"
+    """JAX's; None leaves it to JAX"""
+    together: bool = False
+
+
+ALONE = Layout()
 
 _free: dict[Layout, list["Worker"]] = {}
 _lock = threading.Lock()
@@ -80,7 +92,7 @@ class Worker:
 
 @contextmanager
 def worker(layout: Layout = ALONE) -> Iterator[Worker]:
-    """Lend a free worker or a new one; one that was left in the middle of something is ended."""
+    """Lend a free worker or a new one; after an error it is ended, not used again."""
     with _one_at_a_time if layout.together else nullcontext():
         with _lock:
             free = _free.setdefault(layout, [])
@@ -109,7 +121,7 @@ def check_importable(part: Any) -> None:
 
 
 def serve(fd: int) -> None:
-    """Perform what comes through the pipe until its other end is gone (the main function)."""
+    """Perform what comes through the pipe until its other end is closed (the main function)."""
     import jax
 
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -140,12 +152,11 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _variables(layout: Layout = ALONE) -> dict[str, str]:
-    """Return the worker's variables: ours, without what would make XLA compute otherwise.
+    """Return the worker's environment variables.
 
-    Where it holds devices, what the user says of them stays.
-
-    Modules are looked for where they are here, except that the current directory is no place of
-    its own: a jax.py there is the user's. This package is found where this process found it.
+    They are those of this process, without JAX's and XLA's own, which would change what is
+    computed; a worker that holds devices keeps these. The worker finds modules where this process
+    does, except in the current directory: a jax.py there is the user's.
     """
     ours_alone = () if layout.together else ("JAX_", "XLA_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours_alone)}

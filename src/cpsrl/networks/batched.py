@@ -25,11 +25,9 @@ def _greedy(learners: Any, given: Any, belief: Any) -> Any:
     return lax.map(lambda each: one(each[0], *each[1]), (learners, given))
 
 
-@partial(jax.jit, static_argnames=("belief", "objective", "learning_rate"))
-def _learn(learners: Any, updates: Any, belief: Any, objective: Any, learning_rate: float) -> Any:
-    return lax.map(
-        lambda one: learn(one[0], *one[1], belief, objective, learning_rate), (learners, updates)
-    )
+@partial(jax.jit, static_argnames="how")
+def _learn(learners: Any, updates: Any, how: Any) -> Any:
+    return lax.map(lambda one: learn(one[0], *one[1], how), (learners, updates))
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
@@ -50,7 +48,7 @@ class Crew:
     def act(self, observations: Sequence[Any]) -> list[int]:
         """Return every agent's action on its own observation."""
         both = zip(self.agents, observations, strict=True)
-        forced, given = zip(*(agent.asked(seen) for agent, seen in both), strict=True)
+        forced, given = zip(*(agent.prepared(seen) for agent, seen in both), strict=True)
         best = _greedy(self._learners, _stacked(given), self.spec.belief)
         chosen = np.where(np.array(forced) < 0, np.asarray(best), forced)
         return [int(action) for action in chosen]
@@ -70,9 +68,7 @@ class Crew:
             agent.expected.look(reward)
         kept = zip(self.agents, entries, rewards, strict=True)
         updates = _stacked([agent.keep(entry, reward) for agent, entry, reward in kept])
-        spec = self.spec
-        how = (spec.belief, spec.objective, spec.learning_rate)
-        learners = _learn(self._learners, updates, *how)
+        learners = _learn(self._learners, updates, self.agents[0].how)
         if self.agents[0].copies_target:
             learners = learners._replace(target=learners.online)
         self._learners = learners
