@@ -1,5 +1,8 @@
-"""The paper's statements as numbers and as claims that can be checked."""
+"""What the paper's theory says of any MDP and agent: bounds, and the parts of the regret."""
 
+from typing import Any
+
+from cpsrl.support.renamed import moved
 from cpsrl.theory.bounds import (
     Bound,
     confidence_ratio,
@@ -11,20 +14,13 @@ from cpsrl.theory.bounds import (
     theorem_4_2,
     useful_from,
 )
-from cpsrl.theory.claims import CLAIMS, verify
-from cpsrl.theory.counterexamples import COUNTEREXAMPLES, counterexample
 from cpsrl.theory.regret import Decomposition, decompose
-from cpsrl.theory.verdicts import Finding
 
 __all__ = [
-    "CLAIMS",
-    "COUNTEREXAMPLES",
     "Bound",
     "Decomposition",
-    "Finding",
     "confidence_ratio",
     "confidence_width",
-    "counterexample",
     "decompose",
     "expected_pseudo_episodes",
     "high_probability_length",
@@ -32,5 +28,8 @@ __all__ = [
     "theorem_4_1",
     "theorem_4_2",
     "useful_from",
-    "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return moved(__name__, name)

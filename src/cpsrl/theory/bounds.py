@@ -60,10 +60,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpsrl.checks import LARGEST, checked_floats, checked_gamma, checked_number, checked_whole
-from cpsrl.registry import unknown
 from cpsrl.resampling import Bernoulli
-from cpsrl.types import Floats
+from cpsrl.support.checks import (
+    LARGEST,
+    checked_floats,
+    checked_gamma,
+    checked_number,
+    checked_whole,
+)
+from cpsrl.support.registry import unknown
+from cpsrl.support.types import Floats
 
 VERSIONS = ("paper", "corrected", "sharp")
 

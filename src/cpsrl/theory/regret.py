@@ -23,13 +23,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpsrl.checks import checked_gamma
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.average import AverageSolution
 from cpsrl.planning.certificates import differences
 from cpsrl.simulation import Runs
-from cpsrl.types import Floats
+from cpsrl.support.checks import checked_gamma
+from cpsrl.support.types import Floats
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,6 @@ def expected_regret(runs: Runs, mdp: TabularMDP) -> Floats:
     """Return the low-variance estimate of the regret of runs with a trajectory, `(runs,)`."""
     if runs.trajectory is None:
         raise ValueError("the expected regret needs runs of simulate(..., trajectory=True)")
-    if mdp.changes is not None:
-        raise ValueError("the expected regret is that of a world that does not change")
     best = solve_average(mdp)
     loss, regret = given_away(mdp, best), []
     for path in runs.trajectory:

@@ -35,7 +35,7 @@ from importlib import resources
 import numpy as np
 
 from cpsrl.mdp import TabularMDP
-from cpsrl.registry import unknown
+from cpsrl.support.registry import unknown
 
 COUNTEREXAMPLES = ("dive", "wait", "steep", "idle")
 """Their names."""

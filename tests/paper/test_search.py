@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cpsrl import TabularMDP
+from cpsrl.paper.search import RATIOS, climb, random_mdp, ratios
 from cpsrl.planning import classify
-from cpsrl.theory.search import RATIOS, climb, random_mdp, ratios
 
 
 def test_ratios_of_two_states_that_alternate():

@@ -7,9 +7,9 @@ and a line here. `verify` checks them.
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from cpsrl.registry import unknown
-from cpsrl.theory.claims import averaging, posterior, pseudo_episodes, theorems
-from cpsrl.theory.verdicts import Claim, Effort, Finding
+from cpsrl.paper.claims import averaging, posterior, pseudo_episodes, theorems
+from cpsrl.paper.verdicts import Claim, Effort, Finding
+from cpsrl.support.registry import unknown
 
 Progress = Callable[[str, float], None]
 
@@ -56,7 +56,7 @@ def verify(
         only: names of claims; all of them by default.
         quick: compute less.
         seed: the root seed of everything random.
-        progress: is told the name of the claim under way and the share of it that is done.
+        progress: called with the name of the current claim and the share of it that is done.
     """
     for name in only:
         if name not in CLAIMS:

@@ -1,6 +1,6 @@
 """What checks are given to tell how far they are."""
 
-from cpsrl.theory.verdicts import Effort
+from cpsrl.paper.verdicts import Effort
 
 
 def test_effort_tells_how_far_it_is():

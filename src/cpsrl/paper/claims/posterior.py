@@ -1,41 +1,35 @@
 """Claims of section 5: posterior sampling, the value decomposition, and the confidence set."""
 
 import math
+from functools import cache
 
 import numpy as np
 
 from cpsrl.environments import environment
+from cpsrl.paper.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
+from cpsrl.paper.from_prior import Prior, PriorRuns, runs_from_prior
+from cpsrl.paper.verdicts import LEVEL, Control, Effort, Verdict, claim
 from cpsrl.planning import discounted_value, solve_discounted
 from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, upper_probability, z_score
 from cpsrl.theory.bounds import high_probability_length
-from cpsrl.theory.claims.pseudo_episodes import ROUNDING, sum_over_pseudo_episodes
-from cpsrl.theory.from_prior import PriorRuns, runs_from_prior
-from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
 
 STATES, ACTIONS, STEPS, GAMMA = 3, 2, 200, 0.9
-WRONG = 1.0
-"""A wrong prior: the agent believes in Dirichlet(1), where MDPs come from Dirichlet(1/S)."""
+RIGHT, WRONG = None, 1.0
+"""What the agent believes in: the prior, or Dirichlet(1), where MDPs come from Dirichlet(1/S)."""
 WRONG_PRIOR = "an agent that believes in Dirichlet(1)"
 NARROW = 0.1
 """In place of 14, a constant with which the confidence set is too small."""
 
 
-_runs: dict[tuple[int, int, float | None], PriorRuns] = {}
-
-
-def runs(effort: Effort, believed: float | None = None) -> PriorRuns:
+@cache
+def runs(effort: Effort, believed: float | None) -> PriorRuns:
     """Return runs on MDPs from the prior, made by the first claim that needs them."""
-    n, coin = effort.choose(2_000, 20_000), Bernoulli(gamma=GAMMA)
-    key = (n, effort.seed, believed)
-    if key not in _runs:
-        count = effort.counter(n * STEPS)
-        _runs[key] = runs_from_prior(
-            STATES, ACTIONS, coin, STEPS, n, effort.seed, believed=believed, progress=count
-        )
-    return _runs[key]
+    n, coin, prior = effort.choose(2_000, 20_000), Bernoulli(gamma=GAMMA), Prior(STATES, ACTIONS)
+    count = effort.counter(n * STEPS)
+    return runs_from_prior(prior, coin, STEPS, n, effort.seed, believed=believed, progress=count)
 
 
 def _scores(found: PriorRuns) -> dict[str, float]:
@@ -63,11 +57,11 @@ def _scores(found: PriorRuns) -> dict[str, float]:
 )
 def posterior_sampling(effort: Effort) -> Verdict:
     """Compare E and E^K under several functions; with a wrong prior they must differ."""
-    right, wrong = (_scores(runs(effort, believed)) for believed in (None, WRONG))
+    right, wrong = (_scores(runs(effort, believed)) for believed in (RIGHT, WRONG))
     limit = critical_z(len(right), LEVEL)
     ratio = max(map(abs, right.values())) / limit
     control = Control(WRONG_PRIOR, max(map(abs, wrong.values())) / limit)
-    details = {"MDPs": len(runs(effort).delta), "z": right, "z limit": limit}
+    details = {"MDPs": len(runs(effort, RIGHT).delta), "z": right, "z limit": limit}
     details["z with a wrong prior"] = wrong
     return Verdict(ratio <= 1, ratio, control, details, LEVEL)
 
@@ -75,7 +69,7 @@ def posterior_sampling(effort: Effort) -> Verdict:
 @claim("lemma-5.2", "Lemma 5.2", "E[sum of Delta_k] = E[sum of Delta~_k]")
 def regret_equivalence(effort: Effort) -> Verdict:
     """Compare the sums run by run; with a wrong prior they must differ."""
-    right, wrong = runs(effort), runs(effort, WRONG)
+    right, wrong = runs(effort, RIGHT), runs(effort, WRONG)
     limit = critical_z(1, LEVEL)
     z, z_wrong = (z_score(found.delta - found.delta_tilde) for found in (right, wrong))
     details = {
@@ -132,7 +126,7 @@ def value_decomposition(effort: Effort) -> Verdict:
 )
 def confidence_set(effort: Effort) -> Verdict:
     """Count how often the truth is outside at any of the resampling times of a run."""
-    confidence = runs(effort).confidence
+    confidence = runs(effort, RIGHT).confidence
     n, largest = len(confidence), float(confidence.max())
     outside = int((confidence > 1).sum())
     limit = upper_probability(outside, n, LEVEL)

@@ -14,7 +14,7 @@ above the trivial one, is not said to hold: it is vacuous.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 LEVEL = 0.99
@@ -28,19 +28,19 @@ class Effort:
     Attributes:
         quick: whether to keep it short.
         seed: the root seed of everything random.
-        progress: is told the share of the claim that is done.
+        progress: called with the share of the claim that is done.
     """
 
     quick: bool = False
     seed: int = 0
-    progress: Callable[[float], None] = lambda share: None
+    progress: Callable[[float], None] = field(default=lambda share: None, compare=False)
 
     def choose(self, quick: Any, full: Any) -> Any:
         """Return the first in a quick run and the second in a full one."""
         return quick if self.quick else full
 
     def counter(self, total: float) -> Callable[[float], None]:
-        """Return a function to be told how much of `total` has just been done."""
+        """Return a function that takes how much of `total` has just been done."""
         done = 0.0
 
         def count(amount: float) -> None:
@@ -112,7 +112,7 @@ class Claim:
         true: whether the statement is known to be true; False where a counterexample is known.
         vacuous: whether it is known to say nothing at the sizes that can be computed.
         instead: what is true, where the statement is not.
-        counterexample: its name in `cpsrl.theory.counterexamples`, if there is one.
+        counterexample: its name in `cpsrl.paper.counterexamples`, if there is one.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Finding:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the claim came out as it is known to, and so did its control."""
+        """Whether the claim and its control both had the expected outcome."""
         known = "fails" if not self.claim.true else "vacuous" if self.claim.vacuous else "holds"
         return self.verdict.word == known and self.verdict.control.as_expected
 

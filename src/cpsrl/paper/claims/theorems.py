@@ -1,45 +1,31 @@
 """Claims of section 4 and appendix C: the theorems, the schedules, what a constant gamma costs.
 
 The prior of Theorems 4.1 and 4.2 is Dirichlet(1/S), truncated to MDPs whose optimal bias has a
-span of at most 10, so that Assumption 3.2 holds: `cpsrl.theory.from_prior`.
+span of at most 10, so that Assumption 3.2 holds: `cpsrl.paper.from_prior`.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from cpsrl.agents import PSRL
 from cpsrl.environments import environment
 from cpsrl.objectives import Average, Discounted
+from cpsrl.paper.from_prior import Prior, runs_from_prior
+from cpsrl.paper.verdicts import LEVEL, Control, Details, Effort, Verdict, claim
 from cpsrl.planning import planning_gap
 from cpsrl.resampling import Bernoulli
-from cpsrl.simulation import simulate
+from cpsrl.simulation import Group
 from cpsrl.statistics import Interval, critical_z, exponent, upper_mean, z_score
+from cpsrl.support.types import Floats
 from cpsrl.theory.bounds import VERSIONS, theorem_4_1, theorem_4_2
-from cpsrl.theory.from_prior import PriorRuns, runs_from_prior
-from cpsrl.theory.verdicts import LEVEL, Control, Details, Effort, Verdict, claim
-from cpsrl.types import Floats
 
 STATES, ACTIONS, CAP = 5, 2, 10.0
+PRIOR = Prior(STATES, ACTIONS, cap=CAP)
 FASTEST = 0.6
 """The exponent that the doubling schedule must stay below."""
 SHORT_SIGHTED = "gamma = 0 throughout, from T = 1,000 to 10,000"
-
-
-def _runs(
-    effort: Effort,
-    count: Callable[[float], None],
-    rule: Bernoulli,
-    steps: int,
-    n: int,
-    times: Any = None,
-    sizes: tuple[int, int] = (STATES, ACTIONS),
-) -> PriorRuns:
-    return runs_from_prior(
-        *sizes, rule, steps, n, effort.seed, times=times, cap=CAP, progress=count
-    )
 
 
 @claim(
@@ -59,7 +45,8 @@ def discounted_regret(effort: Effort) -> Verdict:
     count = effort.counter(n * sum(steps for steps, _ in cases))
     rows, worst, trivial = [], 0.0, 0.0
     for steps, gamma in cases:
-        draws = _runs(effort, count, Bernoulli(gamma=gamma), steps, n)
+        coin = Bernoulli(gamma=gamma)
+        draws = runs_from_prior(PRIOR, coin, steps, n, effort.seed, progress=count)
         limit = upper_mean(draws.delta, 1 - (1 - LEVEL) / len(cases))
         row: Details = {"T": steps, "gamma": gamma, "mean": float(draws.delta.mean())}
         row |= {"upper confidence limit": limit, "over T": limit / steps}
@@ -83,7 +70,8 @@ def discounted_regret(effort: Effort) -> Verdict:
 def decomposition(effort: Effort) -> Verdict:
     """Compare both sides run by run, completing the last pseudo-episode."""
     n, steps, gamma = effort.choose(1_000, 10_000), 500, 0.95
-    draws = _runs(effort, effort.counter(n * steps), Bernoulli(gamma=gamma), steps, n)
+    count, coin = effort.counter(n * steps), Bernoulli(gamma=gamma)
+    draws = runs_from_prior(PRIOR, coin, steps, n, effort.seed, progress=count)
     limit = critical_z(2, LEVEL)
     z = {
         "regret = (a) + (b)": z_score(draws.completed_regret - draws.averaging - draws.delta),
@@ -133,15 +121,16 @@ def _short_sighted(effort: Effort, count: Callable[[float], None], most: float) 
     Its regret is linear. The exponent must be above `most` with its whole interval.
     """
     times, n = [10**3, 10**4], effort.choose(60, 200)
-    draws = _runs(effort, count, Bernoulli(gamma=0.0), times[-1], n, np.array(times))
+    coin, marks = Bernoulli(gamma=0.0), np.array(times)
+    draws = runs_from_prior(PRIOR, coin, times[-1], n, effort.seed, marks, progress=count)
     return Control(SHORT_SIGHTED, exponent(times, draws.expected_regret, LEVEL).low / most)
 
 
 @claim(
     "theorem-4.1",
     "Theorem 4.1",
-    "with gamma = 1 - sqrt(SA/T) the Bayesian regret is O~(tau S sqrt(A T)) (the exponent of T is "
-    "at most .5)",
+    "with gamma = 1 - sqrt(SA/T) the Bayesian regret is O~(tau S sqrt(A T)) (checked in T, at one "
+    "S and A: the exponent of T is at most .5)",
 )
 def bayesian_regret(effort: Effort) -> Verdict:
     """Measure regret at growing T, a new coin for each, and fit the exponent of T."""
@@ -151,7 +140,7 @@ def bayesian_regret(effort: Effort) -> Verdict:
     extra = effort.choose(60, 200) * 10_000
     count = effort.counter(n * sum(times) + len(others) * other_n * other_T + extra)
     rule = Bernoulli(schedule="horizon")
-    runs = [_runs(effort, count, rule, steps, n) for steps in times]
+    runs = [runs_from_prior(PRIOR, rule, steps, n, effort.seed, progress=count) for steps in times]
     regret = np.concatenate([draws.expected_regret for draws in runs], axis=1)
     found, growth = _growth(times, regret)
     rejected = sum(d.rejected.sum() for d in runs) / sum(d.pseudo_episodes.sum() for d in runs)
@@ -163,7 +152,8 @@ def bayesian_regret(effort: Effort) -> Verdict:
             "standard error": float(draws.expected_regret[:, -1].std(ddof=1) / math.sqrt(other_n)),
         }
         for S, A in others
-        for draws in [_runs(effort, count, rule, other_T, other_n, sizes=(S, A))]
+        for prior in [Prior(S, A, cap=CAP)]
+        for draws in [runs_from_prior(prior, rule, other_T, other_n, effort.seed, progress=count)]
     ]
     details = {
         "MDPs": n,
@@ -188,7 +178,8 @@ def doubling_schedule(effort: Effort) -> Verdict:
     n = effort.choose(200, 400)
     extra = effort.choose(60, 200) * 10_000
     rule, count = Bernoulli(schedule="doubling"), effort.counter(n * times[-1] + extra)
-    draws = _runs(effort, count, rule, times[-1], n, np.array(times))
+    marks = np.array(times)
+    draws = runs_from_prior(PRIOR, rule, times[-1], n, effort.seed, marks, progress=count)
     found, growth = _growth(times, draws.expected_regret)
     ratio = found.high / FASTEST
     control = _short_sighted(effort, count, FASTEST)
@@ -215,7 +206,8 @@ def constant_gamma(effort: Effort) -> Verdict:
     level = 1 - (1 - LEVEL) / len(agents)
     rates, limits = {}, {}
     for name, agent in agents.items():
-        runs = simulate(agent, mdp, steps, n, effort.seed, record=[late, steps], progress=count)
+        group = Group.start(agent, mdp, range(n), effort.seed, steps)
+        runs = group.advance(steps, [late, steps], progress=count)
         rate = (runs.regret[:, 1] - runs.regret[:, 0]) / (steps - late)
         rates[name] = float(rate.mean())
         limits[name] = upper_mean(rate, level)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cpsrl import TabularMDP, solve_average, solve_discounted, span
+from cpsrl.paper import COUNTEREXAMPLES, counterexample
+from cpsrl.paper.counterexamples import dive, path
 from cpsrl.planning import classify, gain_and_bias, reward_averaging_time
-from cpsrl.theory import COUNTEREXAMPLES, counterexample
-from cpsrl.theory.counterexamples import dive, path
 
 
 def excess(mdp, gamma):

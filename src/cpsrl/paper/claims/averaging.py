@@ -5,14 +5,15 @@ also climb from the worst of these, and look at a counterexample made by hand.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from cpsrl.environments import environment
 from cpsrl.mdp import TabularMDP
+from cpsrl.paper.counterexamples import counterexample, dive
+from cpsrl.paper.search import GAMMAS, RATIOS, climb, random_mdp, ratios
+from cpsrl.paper.verdicts import Check, Claim, Control, Details, Effort, Verdict, claim
 from cpsrl.planning import reward_averaging_time, solve_average, span
 from cpsrl.seeding import stream
-from cpsrl.theory.counterexamples import counterexample, dive
-from cpsrl.theory.search import GAMMAS, RATIOS, climb, random_mdp, ratios
-from cpsrl.theory.verdicts import Check, Claim, Control, Details, Effort, Verdict, claim
 
 ROUNDING = 1e-7
 """How far above 1 a ratio of float64 numbers may come out that is 1 in exact arithmetic."""
@@ -48,14 +49,10 @@ class Survey:
         return rows
 
 
-_surveys: dict[tuple[int, int], Survey] = {}
-
-
+@cache
 def survey(effort: Effort) -> Survey:
     """Return the survey of this effort, made by the first claim that needs it."""
     n = effort.choose(1_000, 6_000)
-    if (n, effort.seed) in _surveys:
-        return _surveys[n, effort.seed]
     rng, used, above = stream(effort.seed, 0, "model"), 0, dict.fromkeys(RATIOS, 0)
     worst: dict[str, tuple[float, float, TabularMDP]] = {}
     for i in range(n):
@@ -68,7 +65,7 @@ def survey(effort: Effort) -> Survey:
                 worst[name] = (value, gamma, mdp)
         if i % 50 == 0:
             effort.progress(i / n)
-    return _surveys.setdefault((n, effort.seed), Survey(used, above, worst))
+    return Survey(used, above, worst)
 
 
 def confirmed(*names: str) -> Check:

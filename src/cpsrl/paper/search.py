@@ -13,7 +13,7 @@ import numpy as np
 
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import classify, reward_averaging_time, solve_average, solve_discounted, span
-from cpsrl.types import Floats
+from cpsrl.support.types import Floats
 
 GAMMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 

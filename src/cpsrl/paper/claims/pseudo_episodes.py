@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from cpsrl.environments import environment
 from cpsrl.mdp import TabularMDP
+from cpsrl.paper.verdicts import LEVEL, Control, Effort, Verdict, claim
 from cpsrl.planning import discounted_value, solve_average
 from cpsrl.planning.evaluation import policy_chain
 from cpsrl.resampling import Bernoulli
 from cpsrl.seeding import stream
 from cpsrl.statistics import critical_z, z_score
+from cpsrl.support.types import Floats
 from cpsrl.theory.bounds import expected_pseudo_episodes
-from cpsrl.theory.verdicts import LEVEL, Control, Effort, Verdict, claim
-from cpsrl.types import Floats
 
 ROUNDING = 1e-9
 """The relative error that linear algebra in float64 is allowed."""
