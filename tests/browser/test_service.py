@@ -92,7 +92,7 @@ def test_it_shows_what_the_agent_says_and_follows_it(visit, address, agent):
     assert "61\ndecisions" in facts
     assert "1\nwaiting" in facts
     assert page.locator("#curve path.curve").count() == 1
-    assert page.locator("#curve path.stroke").count() == len(agent.tally.marks)
+    assert page.locator("#curve path.stroke").count() == len(agent.totals.marks)
     page.locator("#state").select_option("in the river")
     said = agent.explain("in the river", 199)
     cells = [[f"{one.probability:.3f}", str(one.visits)] for one in said.actions]

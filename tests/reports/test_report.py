@@ -2,16 +2,31 @@
 
 import re
 import shutil
+import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cpsrl.experiments import Entry, Experiment, find_experiment, run_experiment
+from cpsrl.experiments import (
+    Entry,
+    Execution,
+    Experiment,
+    continue_experiment,
+    find_experiment,
+    open_results,
+    run,
+    run_experiment,
+)
+from cpsrl.mdp import TabularMDP
+from cpsrl.paper.figures import _sublinear, findings
 from cpsrl.reports import report
 from cpsrl.reports.page import _duel, in_words
-from cpsrl.reports.paper import findings
+from cpsrl.reports.report import _loss, _losses
 from cpsrl.reports.summary import markdown, summary
+from cpsrl.simulation import Runs
+from cpsrl.support.progress import Progress
 
 
 def test_a_row_says_what_the_runs_came_to(make_runs):
@@ -56,10 +71,12 @@ def test_small_regrets_are_not_rounded_to_nothing(make_runs):
     runs = make_runs({"good": (1e-4, 0.5), "bad": (3e-4, 0.5)}, gain=5e-5)
     rows, pairs = summary(runs), runs.comparisons()
     text = markdown(rows, pairs)
-    assert re.search(r"- good less bad: -0\.02\d? \[-0\.02\d?, -0\.01\d?\], p = ", text), text
+    assert re.search(r"- good less bad: -0\.02\d? \[-0\.02\d?, -0\.01\d?\], p <= \.0004", text), (
+        text
+    )
     assert re.search(r", 0\.01\d? \[0\.0\d+, 0\.01\d?\]\. ", in_words(rows, pairs["river"]))
-    duels = _duel({("good", "bad"): pairs["river"][0]}, "bad", "good")
-    assert re.search(r">▲ \+0\.02\d?<small>", duels), duels
+    duel = _duel({("good", "bad"): pairs["river"][0]}, "bad", "good")
+    assert re.fullmatch(r"▲ \+0\.02\d?", duel.text), duel
 
 
 def test_unequal_runs_are_not_compared(make_runs):
@@ -109,6 +126,48 @@ def test_claims_of_the_right_figure(make_runs):
     assert all(finding.held for finding in found)
     swapped = {label: (0.2, 1.0) if label in networks else (30, 0.2) for label in labels}
     assert not any(finding.held for finding in findings(experiment, make_runs(swapped)))
+
+
+@pytest.mark.parametrize(
+    ("good", "runs", "held"),
+    [(5, 5, None), (17, 20, None), (45, 50, True), (44, 50, None), (30, 50, False), (0, 5, False)],
+)
+def test_a_share_of_runs_is_decided_by_its_whole_interval(make_runs, good, runs, held):
+    slopes = np.where(np.arange(runs) < good, 0.001 + 1e-5 * np.arange(runs), 0.4)
+    made = make_runs({"agent": (1, 1.0)}, seeds=runs)
+    made = replace(made, regret=slopes[:, None] * made.times)
+    found, words = _sublinear(made, "agent")
+    assert found is held
+    assert f"{good} of {runs} runs, " in words
+    assert "sublinear: more than 80% of the runs" in words
+
+
+def test_a_rare_penalty_does_not_hide_linear_regret():
+    """An agent that loses 810 of the 922 that the random policy loses, for ever."""
+    P = np.full((2, 3, 2), 0.5)
+    mdp = TabularMDP(P, [[0.0, -1844.0, -810.0]] * 2, reward_range=(-60_000.0, 0.0), name="m")
+
+    problem = SimpleNamespace(
+        all_environments=[Entry(mdp, label="m")], problem=lambda place, run=None: mdp
+    )
+    times = np.arange(100, 2_001, 100)
+    runs = Runs(
+        times=times,
+        regret=np.outer([810.0] * 3, times),
+        resamples=np.ones((3, len(times)), np.int64),
+        seeds=np.arange(3),
+        agent=("stuck",) * 3,
+        environment=("m",) * 3,
+        gain=np.zeros(3),
+        seed=0,
+    )
+    losses = _losses(problem, runs)
+    assert losses["m"][0] == pytest.approx((1844 + 810) / 3)
+    assert summary(runs, losses)[0].linear == 1
+    found = runs.regret * 0.001
+    assert summary(replace(runs, regret=found), losses)[0].linear == 0
+    flat = TabularMDP(P, np.zeros((2, 3)), reward_range=(-2.0, 0.0))
+    assert _loss(flat, 0.0) == 2
 
 
 def without(runs, agent, seeds=()):
@@ -236,23 +295,110 @@ def test_a_report_has_figures_a_table_and_their_origin(tmp_path):
 
 def test_an_unfinished_experiment_is_reported_as_far_as_it_is(tmp_path):
     run_experiment(GAMMAS, tmp_path / "r")
-    for folder in (tmp_path / "r/runs/02-riverswim-tsde").iterdir():
-        if "gamma" in folder.name:
-            shutil.rmtree(folder)
-    with pytest.warns(UserWarning, match="is not finished: 15 of 24 runs begun"):
-        found = report(tmp_path / "r", formats=["svg"])
+    for group in open_results(tmp_path / "r").groups:
+        if group.environment.called == "riverswim (tsde)" and "gamma" in group.agent.called:
+            shutil.rmtree(group.path.parent, ignore_errors=True)
+    found = report(tmp_path / "r", formats=["svg"])
     assert len(found.rows) == 5
     assert "gamma.svg" in {path.name for path in found.paths}
     assert (tmp_path / "r/report/gamma.svg").read_text().count("riverswim (tsde)") == 0
 
 
+class Interrupting(Progress):
+    """Sends Ctrl-C once one agent has taken so many steps."""
+
+    def __init__(self, agent, steps):
+        self.agent, self.left = agent, steps
+
+    def advance(self, part, amount):
+        self.left -= amount * (part == self.agent)
+        if self.left <= 0:
+            raise KeyboardInterrupt
+
+
+def test_a_report_after_ctrl_c_has_every_part_as_far_as_it_went(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "LEAST_STEPS", 40)
+    monkeypatch.setattr(run, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(run, "PROBE_SECONDS", 0.0)
+    experiment = Experiment(
+        name="stopped",
+        environments=(Entry("riverswim"), Entry("random", {"n_states": 3})),
+        agents=(Entry("tsde"), Entry("random"), Entry("optimal")),
+        steps=400,
+        seeds=4,
+        record=40,
+    )
+    with pytest.raises(KeyboardInterrupt):  # half of the runs on the second environment
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 2_500))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = report(tmp_path / "r", formats=["png"])
+    (only,) = caught
+    assert "is not finished" in str(only.message)
+    rows = {(row.agent, row.environment): row for row in found.rows}
+    assert len(rows) == 6
+    whole = [pair for pair, row in rows.items() if not row.unfinished]
+    assert {("TSDE", "riverswim"), ("Random", "riverswim"), ("Optimal", "riverswim")} < set(whole)
+    assert all((rows[pair].runs, rows[pair].steps) == (4, 400) for pair in whole)
+    stopped = {pair: row for pair, row in rows.items() if row.unfinished}
+    assert {row.environment for row in stopped.values()} == {"random (n_states=3)"}
+    assert all(row.runs * row.steps < 4 * 400 for row in stopped.values())
+    text = (tmp_path / "r/report/summary.md").read_text()
+    assert text.count("(unfinished: ") == len(stopped)
+    page = (tmp_path / "r/report/report.html").read_text()
+    said = f"{len(stopped)} of 6 are to have 4 runs to step 400: "
+    assert said in page
+    assert found.findings == []
+    pairs = [len(some) for some in open_results(tmp_path / "r").load().comparisons().values()]
+    assert pairs[0] == 3, "those that are finished are compared"
+    continue_experiment(tmp_path / "r")
+    assert not any(row.unfinished for row in report(tmp_path / "r", formats=["png"]).rows)
+    assert "Not finished" not in (tmp_path / "r/report/report.html").read_text()
+
+
+def test_agents_that_are_finished_are_compared_beside_one_that_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "LEAST_STEPS", 40)
+    monkeypatch.setattr(run, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(run, "PROBE_SECONDS", 0.0)
+    experiment = Experiment("s", ["riverswim"], ["tsde", "optimal", "random"], 400, 4, record=40)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 200))
+    with pytest.warns(UserWarning, match="Random on riverswim: 1 run to step 160"):
+        found = report(tmp_path / "r", formats=["png"])
+    assert [row.unfinished for row in found.rows] == [False, False, True]
+    assert "Of 1 pairs of agents" in (tmp_path / "r/report/summary.md").read_text()
+    page = (tmp_path / "r/report/report.html").read_text()
+    matrix = page[page.index('<table class="left-1 matrix') :]
+    matrix = matrix[: matrix.index("</table>")]
+    assert "TSDE" in matrix
+    assert "Random" not in matrix
+
+
+def test_nothing_that_a_user_writes_is_html_in_the_summary(tmp_path):
+    called = "<img src=x onerror=alert(1)> & {}"
+    places = [Entry("riverswim", label=called.format("river")), Entry("riverswim", {"n_states": 3})]
+    agents = [Entry("optimal", label=called.format("best")), Entry("random", label="worst")]
+    said = "<script>alert(1)</script>"
+    experiment = Experiment("s", places, agents, 400, 6, description=said)
+    run_experiment(experiment, tmp_path / "r")
+    report(tmp_path / "r", formats=[])
+    text = (tmp_path / "r/report/summary.md").read_text()
+    assert "- &lt;img src=x onerror=alert(1)&gt; &amp; best less worst: -" in text
+    assert {name for name in ("## ", "| ", "- ") if f"\n{name}&lt;img" in text} == {
+        "## ",
+        "| ",
+        "- ",
+    }
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"<\w", text)
+
+
 def test_an_unfinished_figure_of_the_paper_is_reported_without_its_claims(tmp_path):
     experiment = replace(find_experiment("figure2-left"), steps=300, seeds=3)
     run_experiment(experiment, tmp_path / "r")
-    (tsde,) = (tmp_path / "r/runs").glob("*/*-tsde")
-    shutil.rmtree(tsde)
-    with pytest.warns(UserWarning, match="is not finished"):
-        found = report(tmp_path / "r", formats=["svg"])
+    tsde = [one.path for one in open_results(tmp_path / "r").groups if one.agent.name == "tsde"]
+    shutil.rmtree(tsde[0].parent)
+    found = report(tmp_path / "r", formats=["svg"])
     assert {finding.held for finding in found.findings} == {None}
     assert {path.name for path in found.paths} == {
         "regret.svg",

@@ -65,8 +65,9 @@ def test_scores_are_shares_of_what_a_random_policy_loses_run_by_run():
 
 
 def test_the_table_has_a_row_a_problem_and_the_best_agent_first():
-    head, *lines = table(*scores(EXPERIMENT, runs()))
-    assert head == ["problem", "late", "lucky"]
+    found = table(*scores(EXPERIMENT, runs()))
+    lines = found.rows
+    assert found.headings == ("problem", "late", "lucky")
     assert [line[0] for line in lines] == [
         "riverswim", "random", "all: mean regret", "all: mean rank", "all: failures"
     ]  # fmt: skip

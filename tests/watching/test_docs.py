@@ -36,7 +36,7 @@ def test_a_coin_is_enough_and_ds_psrl_is_late(page):
     assert "It took a best action in 98% of the steps, and in all from step 1,324 on." in said
     assert "98% of the 5,000 steps, and in all from step 1,324 on" in page
     assert ", cost 24.12, or" in said
-    assert "dearest pseudo-episode costs 24.12" in page
+    assert "most costly pseudo-episode loses 24.12" in page
     assert sum(1024 <= step <= 2047 for step in coin.begun) > 90
     late, said = told(cpsrl.DSPSRL(), 5000)
     assert "steps 1,024 to 2,047, cost 437.2, or" in said

@@ -78,7 +78,8 @@ def test_what_is_said_of_all_states_is_what_is_explained_of_each():
         drawn = list(solved_draws(live, np.arange(6), np.random.default_rng(1), 50))
         optimal = np.mean([one.optimal for one in drawn], axis=0)
         for state in (0, 4):
-            alone = _from_models(live, state, np.random.default_rng(1), 50)
+            gamma = live.planning_gamma() if live.objective.discounts else 1.0
+            alone = _from_models(live, state, np.random.default_rng(1), 50, gamma, None)
             np.testing.assert_allclose(alone.optimal, optimal[state], atol=1e-12)
             np.testing.assert_allclose(alone.values, [one.values[state] for one in drawn])
             np.testing.assert_allclose(alone.gain, [one.gain[state] for one in drawn])

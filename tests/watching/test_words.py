@@ -29,7 +29,7 @@ def test_a_gamma_that_is_too_small_is_said_with_its_price():
     assert not any("gamma =" in line for line in told(cpsrl.TSDE(), 50)[1])
 
 
-def test_waits_and_the_dearest_pseudo_episode_are_those_of_the_run():
+def test_waits_and_the_most_costly_pseudo_episode_are_those_of_the_run():
     film, said = told(cpsrl.DSPSRL())
     assert said[0] == f"Regret after 600 steps: {film.regret:,.1f}."
     assert said[1] == "Its rule: Resample at steps 1, 2, 4, 8, ..."

@@ -1,81 +1,37 @@
-"""Figures: every function draws into the axes it is given; `save` writes them with what made them.
+"""The figures of a report: every function draws into the axes it is given.
 
-The look of an agent is that of `cpsrl.pages.looks`, the same in every panel.
+The look of an agent is that of `cpsrl.documents.colours`, the same in every panel.
 """
 
-import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.ticker import LogLocator, MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from cpsrl import statistics
-from cpsrl.atomic import whole_file
-from cpsrl.experiments.progress import short
-from cpsrl.pages import COLOURS, DASHES, escaped, slots
+from cpsrl.documents.colours import COLOURS
+from cpsrl.documents.pictures import FORMATS, Looks, look, panels, save, style, tick
+from cpsrl.mdp import TabularMDP
 from cpsrl.reports.sweeps import Sweep
 from cpsrl.simulation import Runs
 from cpsrl.simulation.runs import against_words
 
-FORMATS = ("png", "pdf", "svg")
+__all__ = ["COLOURS", "look", "panels", "save", "style"]
+
 OURS = re.compile(rf"(regret|final|gamma)(-\d\d+)?\.({'|'.join(FORMATS)})|report\.html")
 """What the figures of a report, and the page that has them, are called."""
-Looks = Mapping[str, Mapping[str, Any]]
-"""Colour and line style by label, as `look` gives them."""
-
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "figure.titlesize": 11,
-    "figure.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "lines.linewidth": 1.8,
-    "savefig.dpi": 200,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "cpsrl",
-    "pdf.fonttype": 42,
-}
-
-
-def style() -> AbstractContextManager[None]:
-    """Return a context inside which drawing is in the project's style."""
-    return matplotlib.rc_context(_STYLE)
-
-
-def panels(number: int, width: float = 5.2, height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `number` panels of a size in inches, in rows of at most three."""
-    columns = min(number, 3)
-    rows = -(-number // columns)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(number)]
-
-
-def look(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour and line style of every label."""
-    return {
-        label: {
-            "color": COLOURS[slot % len(COLOURS)],
-            "linestyle": (0, DASHES[slot % len(DASHES)] or None),
-        }
-        for label, slot in slots(labels).items()
-    }
+MOST_SHADES, MOST_ROWS, MOST_COLUMNS = 4_000_000, 40, 16
+"""A model with more cells is drawn as dots, one with more rows or columns without names."""
+FLAT = 15
+"""Where the largest mean regret is more than FLAT times the least, the axis is symlog."""
 
 
 def regret_curves(
@@ -89,18 +45,21 @@ def regret_curves(
 
     `looks` gives the look of more agents than are here, `of` another curve than regret. With
     `logarithmic`, both axes are, and grey lines show the growth of t and of sqrt(t). The points
-    where a mean is not positive are left out there. The axes end where runs have been: the bands
-    of a few runs can be so wide that nothing else would be seen.
+    where a mean is not positive are left out there. Else the axis of regret is linear, or symlog
+    where one agent would press the others flat. The axes end where runs have been: the bands of a
+    few runs can be so wide that nothing else would be seen.
     """
-    looks, curves = looks or look(runs.agents), getattr(runs, of)
-    bands = {a: statistics.mean_band(getattr(runs.select(agent=a), of)) for a in runs.agents}
+    looks, each = looks or look(runs.agents), {a: runs.select(agent=a) for a in runs.agents}
+    bands = {label: statistics.mean_band(getattr(one, of)) for label, one in each.items()}
+    least = min(float(getattr(one, of).min()) for one in each.values())
+    most = max(float(getattr(one, of).max()) for one in each.values())
     floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
     ends = []
     for label, band in bands.items():
         shown = band.value > floor
         if not shown.any():
             continue
-        times, low = runs.times[shown], np.maximum(band.low, floor)[shown]
+        times, low = each[label].times[shown], np.maximum(band.low, floor)[shown]
         ax.plot(times, band.value[shown], **looks[label], zorder=3)
         colour = looks[label]["color"]
         ax.fill_between(times, low, band.high[shown], color=colour, alpha=0.18, linewidth=0)
@@ -109,20 +68,25 @@ def regret_curves(
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(runs.times[0], runs.times[-1])
-        ax.set_ylim(floor, max(min(top, 1.5 * float(curves.max())), 2 * floor))
+        ax.set_ylim(floor, max(min(top, 1.5 * most), 2 * floor))
         _growth_lines(ax)
     else:
         ax.set_xlim(0, runs.times[-1])
-        (bottom, top), (least, most) = ax.get_ylim(), (curves.min(), curves.max())
-        beyond = 0.05 * max(float(most - min(least, 0)), 1e-300)
+        finals = [one.regret[:, -1] for one in each.values()]
+        bottom, top = ax.get_ylim()
+        if of == "regret" and bends(finals):
+            ax.set_yscale("symlog", linthresh=knee(finals))
+            least = min(float(band.value.min()) for band in bands.values())
+            bottom, top = least - 0.3 * knee(finals) * (least < 0), 1.5 * top
+        beyond = 0.05 * max(most - min(least, 0.0), 1e-300)
         ax.set_ylim(min(0, max(bottom, least - beyond)), max(beyond, min(top, most + beyond)))
         ax.xaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
+            axis.set_major_formatter(tick)
     ax.set_xlabel("step")
     words = " ".join(["regret", against_words(runs.reference[0])]).strip()
     ax.set_ylabel(words if of == "regret" else "resamplings")
-    _label_ends(ax, float(runs.times[-1]), ends, looks)
+    label_ends(ax, float(runs.times[-1]), ends, looks)
 
 
 def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
@@ -147,7 +111,7 @@ def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(final) - 0.5, -0.5)
     ax.grid(False, axis="y")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
+    ax.xaxis.set_major_formatter(tick)
     ax.set_xlabel(
         f"regret after {int(runs.times[-1]):,} steps (dots: runs; bar and ring: quartiles)"
     )
@@ -157,6 +121,12 @@ def knee(finals: Iterable[Any]) -> float:
     """Return up to where the scale of final regrets, (runs,) of every agent, is linear."""
     scale = max(1.0, min(float(np.median(np.abs(values))) for values in finals))
     return float(10 ** np.floor(np.log10(scale)))
+
+
+def bends(finals: Iterable[Any]) -> bool:
+    """Return whether a linear axis would press some agents flat: whether means differ that much."""
+    sizes = [abs(float(np.mean(values))) for values in finals]
+    return max(sizes) > FLAT * min(sizes)
 
 
 def regret_against(ax: Axes, sweep: Sweep, steps: int, looks: Looks) -> None:
@@ -185,70 +155,80 @@ def regret_against(ax: Axes, sweep: Sweep, steps: int, looks: Looks) -> None:
     ax.set_xscale("log" if sweep.logarithmic else "linear")
     ax.set_yscale("log")
     ax.set_ylim(floor, top)
-    marks = [f"{value:g}".removeprefix("0" if value else "") for value in sweep.values]
-    ax.set_xticks(list(map(sweep.place, sweep.values)), marks, rotation=60)
+    marks = _apart(
+        sweep.values, [ax.transData.transform((sweep.place(v), 1))[0] for v in sweep.values]
+    )
+    names = [f"{value:g}".removeprefix("0" if value else "") for value in marks]
+    ax.set_xticks(list(map(sweep.place, marks)), names, rotation=60)
     if np.floor(np.log10(top)) == np.ceil(np.log10(floor)):  # one power of ten says too little
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v, digits=6)))
+        ax.yaxis.set_major_formatter(tick)
     ax.minorticks_off()
     ax.set_xlabel(sweep.option)
     ax.set_ylabel(f"regret after {steps:,} steps")
-    _label_ends(ax, sweep.place(sweep.values[-1]), ends, looks)
+    label_ends(ax, sweep.place(sweep.values[-1]), ends, looks)
 
 
-def save(
-    figure: Figure, stem: Path, source: Mapping[str, str], formats: Sequence[str] = FORMATS
-) -> list[Path]:
-    """Write `figure` to `stem` with every ending in `formats`; return the paths.
+@contextmanager
+def given_or_new(ax: Any) -> Iterator[Any]:
+    """Give `ax`, or new axes of pyplot if it is None, to be drawn into in the project's style."""
+    with style():
+        if ax is None:
+            from matplotlib import pyplot
 
-    `source` (the command, the versions, ...) goes into every file's metadata. The same figure gives
-    the same bytes: no dates.
+            _, ax = pyplot.subplots(figsize=(7.2, 3.6), layout="constrained")
+        yield ax
+
+
+def transitions(ax: Axes, mdp: TabularMDP) -> None:
+    """Draw a model: pairs of a state and an action as rows, next states as columns.
+
+    Probabilities are shades, and numbers where there is room, with the mean reward to the right.
+    Of a model too large for shades there is a dot for each successor.
     """
-    text = "; ".join(f"{key}: {value}" for key, value in source.items())
-    metadata: dict[str, dict[str, str | None]] = {
-        "png": {"Software": "cpsrl", "Title": stem.name, "Description": text},
-        "pdf": {"Creator": "cpsrl", "Title": stem.name, "Subject": text, "CreationDate": None},
-        "svg": {"Creator": "cpsrl", "Title": stem.name, "Description": text, "Date": None},
-    }
-    for ending in formats:
-        if ending not in metadata:
-            raise ValueError(f"figures are written as {', '.join(FORMATS)}, not {ending!r}")
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = {ending: stem.with_suffix(f".{ending}") for ending in formats}
-    for ending, path in paths.items():
-        with whole_file(path) as file:
-            figure.savefig(file, format=ending, metadata=metadata[ending])
-    return list(paths.values())
+    pairs = np.flatnonzero(np.ones(mdp.rewards.shape) if mdp.available is None else mdp.available)
+    table, (rows, columns) = mdp.csr[pairs], (len(pairs), mdp.n_states)
+    ax.grid(False)
+    ax.set(title=mdp.name or "model", xlabel="next state", ylabel="pair of state and action")
+    if rows * columns > MOST_SHADES:
+        ax.spy(table, markersize=1, color=COLOURS[0], aspect="auto")
+        ax.xaxis.set_ticks_position("bottom")
+        return
+    shades = LinearSegmentedColormap.from_list("probability", ["#ffffff", COLOURS[0]])
+    dense = table.toarray()
+    ax.imshow(dense, aspect="auto", cmap=shades, vmin=0, vmax=1, interpolation="none")
+    if rows > MOST_ROWS or columns > MOST_COLUMNS:
+        return
+    names = [
+        f"{mdp.state_name(s)}, {mdp.action_name(a)}"
+        for s, a in (divmod(p, mdp.n_actions) for p in pairs.tolist())
+    ]
+    ax.set_yticks(range(rows), names)
+    ax.set_xticks(range(columns), [mdp.state_name(s) for s in range(columns)])
+    for row, column in np.argwhere(dense):
+        p = float(dense[row, column])
+        colour = "white" if p > 0.5 else "black"
+        ax.text(column, row, f"{p:.3g}", ha="center", va="center", fontsize=7, color=colour)
+    rewards = [f"{r + 0.0:.4g}" for r in mdp.rewards.ravel()[pairs]]
+    right = ax.secondary_yaxis("right")
+    right.set_yticks(range(rows), rewards)
+    right.set_ylabel("mean reward")
+    right.tick_params(length=0)
 
 
-def inline(figure: Figure, name: str, label: str) -> str:
-    """Return `figure` as an SVG element for a page, which has its colours, as variables.
-
-    `name` begins its identifiers, which must differ from those of other figures on the page;
-    `label` says what it shows. Places are rounded to a tenth of a point.
-    """
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    for pattern in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"font-family: [^;\"]*;? ?"):
-        text = re.sub(pattern, "", text, flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub(r'((?<= )id="|url\(#|href="#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d\d+", r"\1", tag[0]), text)
-    for colour, variable in _VARIABLES.items():
-        text = text.replace(colour.lower(), f"var({variable})")
-    text = re.sub(r"\s*\n\s*", " ", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escaped(label)}"', 1)
-
-
-_VARIABLES = {colour: f"--c{i}" for i, colour in enumerate(COLOURS)} | {
-    "#444444": "--soft",
-    "#888888": "--soft",
-    "#bbbbbb": "--line",
-    "#e4e4e4": "--grid",
-    "#ffffff": "--paper",
-}
+def reward_rates(ax: Axes, played: Any) -> None:
+    """Draw the reward a step between one recorded step and the next, with a band over the rows."""
+    if not len(played.times):
+        raise ValueError("no step was recorded, so there is nothing to draw")
+    took = np.diff(played.times, prepend=0)
+    band = statistics.mean_band(np.diff(played.rewards, prepend=0.0, axis=1) / took)
+    (colour,) = (one["color"] for one in look([played.label]).values())
+    ax.plot(played.times, band.value, color=colour)
+    ax.fill_between(played.times, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
+    ax.set(xlabel="step", ylabel="reward a step", xlim=(0, played.times[-1]))
+    bands = f", mean of {len(played.rewards)} copies, 95% band" if len(played.rewards) > 1 else ""
+    ax.set_title(f"{played.label} in {played.environment or 'an environment'}{bands}")
+    ax.xaxis.set_major_formatter(tick)
 
 
 def remove_older(folder: Path, paths: Sequence[Path]) -> None:
@@ -258,7 +238,7 @@ def remove_older(folder: Path, paths: Sequence[Path]) -> None:
             path.unlink()
 
 
-def _label_ends(ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Looks) -> None:
+def label_ends(ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Looks) -> None:
     """Write every label to the right of the axes, at its curve's height or as near as it can be."""
     ax.autoscale_view()
     to_axes = ax.transData + ax.transAxes.inverted()
@@ -279,6 +259,15 @@ def _label_ends(ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: 
             arrowprops={"relpos": (0, 0.5), **arrow},
             **colour,
         )
+
+
+def _apart(values: Sequence[float], places: Sequence[float]) -> list[float]:
+    """Return the values that are a 20th of the axis apart from the one before, the first kept."""
+    kept = [0]
+    for i in range(1, len(values)):
+        if places[i] - places[kept[-1]] >= (places[-1] - places[0]) / 20:
+            kept.append(i)
+    return [values[i] for i in kept]
 
 
 def _spread(heights: Any, gap: float) -> Any:

@@ -6,17 +6,21 @@ runs, more than half of what the random policy loses a step. Its rank on a probl
 mean normalised regret, 1 for the least.
 """
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cpsrl import statistics
+from cpsrl.documents import Table
 from cpsrl.environments.suite import SUITE, Facts, Problem, facts, random_gain
 from cpsrl.experiments import Experiment
 from cpsrl.simulation import Runs
 from cpsrl.statistics import Interval
-from cpsrl.types import Floats
+from cpsrl.support.types import Floats
 
 FAILURE = 0.5
 
@@ -56,29 +60,16 @@ def scores(experiment: Experiment, runs: Runs) -> tuple[list[Score], list[Overal
     """Return how every agent did on every problem, and on all of them, the best agent first."""
     found, normalised = [], {}
     for entry in experiment.all_environments:
-        here = runs.select(environment=entry.called)
         means, last = {}, {}
-        for agent in here.agents:
-            one = here.select(agent=agent)
-            lost = one.gain - [
-                random_gain(experiment.problem(entry, run)) for run in one.seeds.tolist()
-            ]
-            values = one.regret[:, -1] / (one.times[-1] * lost)
+        for one, values, late in _normalised(experiment, entry, runs):
+            agent = one.agent[0]
             normalised[agent, entry.called] = dict(zip(one.seeds.tolist(), values, strict=True))
-            means[agent] = float(values.mean())
-            last[agent] = float((statistics.last_tenth(one.times, one.regret) / lost).mean())
+            means[agent], last[agent] = float(values.mean()), float(late.mean())
         order = sorted(means, key=means.__getitem__)
-        for agent in here.agents:
-            values = np.array(list(normalised[agent, entry.called].values()))
-            found.append(
-                Score(
-                    entry.called,
-                    agent,
-                    statistics.mean(values),
-                    last[agent],
-                    order.index(agent) + 1,
-                )
-            )
+        for agent in means:
+            regret = statistics.mean(np.array(list(normalised[agent, entry.called].values())))
+            rank = order.index(agent) + 1
+            found.append(Score(entry.called, agent, regret, last[agent], rank))
     overall = []
     for agent in runs.agents:
         own = [score for score in found if score.agent == agent]
@@ -94,23 +85,51 @@ def scores(experiment: Experiment, runs: Runs) -> tuple[list[Score], list[Overal
     return found, sorted(overall, key=lambda row: row.regret.value)
 
 
+def _normalised(
+    experiment: Experiment, entry: Any, runs: Runs
+) -> Iterator[tuple[Runs, Floats, Floats]]:
+    """Yield the runs of each agent on a problem, their regret and that of the last tenth `(n,)`."""
+    here = runs.select(environment=entry.called)
+    for agent in here.agents:
+        one = here.select(agent=agent)
+        random = [random_gain(experiment.problem(entry, run)) for run in one.seeds.tolist()]
+        lost = one.gain - random
+        values = one.regret[:, -1] / (one.times[-1] * lost)
+        yield one, values, statistics.last_tenth(one.times, one.regret) / lost
+
+
+def results_csv(version: int, experiment: Experiment, runs: Runs) -> str:
+    """Return a row for every problem, agent and run, for a file that others add theirs to."""
+    rows = []
+    for entry in experiment.all_environments:
+        for one, *normalised in _normalised(experiment, entry, runs):
+            same = (version, entry.called, one.agent[0], int(runs.times[-1]), experiment.seed)
+            columns = (*normalised, one.reward_rate[:, -1], one.share_of_optimum[:, -1])
+            for seed, *values in zip(one.seeds.tolist(), *columns, strict=True):
+                known = (f"{value:.5f}" if np.isfinite(value) else "" for value in values)
+                rows.append((*same, seed, *known))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([RESULTS, *rows])
+    return text.getvalue()
+
+
 def _by_run(problems: Sequence[dict[int, float]]) -> Floats:
     """Return the mean over problems for every run that each of them has."""
     common = sorted(set.intersection(*map(set, problems)))
     return np.array([np.mean([values[run] for values in problems]) for run in common])
 
 
-def table(found: Sequence[Score], overall: Sequence[Overall]) -> list[list[str]]:
-    """Return the cells of the table, headings first: a row a problem, a column an agent."""
+def table(found: Sequence[Score], overall: Sequence[Overall]) -> Table:
+    """Return the table: a row a problem, a column an agent."""
     agents = [row.agent for row in overall]
     cells = {(score.environment, score.agent): _cell(score) for score in found}
-    lines = [["problem", *agents]]
+    lines = []
     for environment in dict.fromkeys(score.environment for score in found):
         lines.append([environment, *(cells.get((environment, agent), "") for agent in agents)])
     lines.append(["all: mean regret", *(_interval(row.regret) for row in overall)])
     lines.append(["all: mean rank", *(f"{row.rank:.1f}" for row in overall)])
     lines.append(["all: failures", *(str(len(row.failures)) for row in overall)])
-    return lines
+    return Table(("problem", *agents), lines)
 
 
 def _cell(score: Score) -> str:
@@ -130,38 +149,30 @@ LEGEND = (
     f"last tenth of the steps more than {FAILURE:g} of what the random policy loses."
 )
 
+RESULTS = (
+    *("suite", "problem", "agent", "steps", "root seed", "run", "regret", "last tenth"),
+    *("reward rate", "of optimum"),
+)
 FACTS = ("problem", "S", "A", "gain", "error", "random", "span", "tau", "diameter", "gamma", "from")
+DIGITS = 5
 
 
-def fact_table(problems: Sequence[Problem] = SUITE) -> list[list[str]]:
-    """Return the certified numbers of the problems as cells, headings first."""
-    lines = [list(FACTS)]
+def fact_table(problems: Sequence[Problem] = SUITE, digits: int = DIGITS) -> Table:
+    """Return the certified numbers of the problems, rounded to `digits` significant digits.
+
+    A family has the smallest and the largest number of its first models.
+    """
+    lines = []
     for problem in problems:
         every = [facts(mdp) for mdp in problem.models()]
-        lines.append([problem.label, *_fact_cells(every), problem.reference])
-    return lines
 
+        def cell(name: str, every: Sequence[Facts] = every) -> str:
+            values = [getattr(one, name) for one in every]
+            ends = (f"{end + 0.0:.{digits}g}" for end in (min(values), max(values)))
+            return " to ".join(dict.fromkeys(ends))
 
-def _fact_cells(every: Sequence[Facts]) -> list[str]:
-    def cell(name: str, form: str) -> str:
-        values = [getattr(one, name) for one in every]
-        ends = dict.fromkeys(format(end, form) for end in (min(values), max(values)))
-        return " to ".join(ends)
-
-    error = max(one.error for one in every)
-    forms = {"span": ".6g", "tau": ".6g", "diameter": ".6g", "gamma": ".8g"}
-    return [
-        cell("n_states", "d"),
-        cell("n_actions", "d"),
-        cell("gain", ".12f"),
-        f"{error:.0e}",
-        cell("random", ".8f"),
-        *(cell(name, form) for name, form in forms.items()),
-    ]
-
-
-def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """Return a table of cells, headings first, as Markdown."""
-    head, *rest = lines
-    rule = ["---", *("---:" for _ in head[1:])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rest)) + "\n"
+        error = f"{max(one.error for one in every):.0e}"
+        names = ("n_states", "n_actions", "gain", "random", "span", "tau", "diameter", "gamma")
+        cells = list(map(cell, names))
+        lines.append([problem.label, *cells[:3], error, *cells[3:], problem.reference])
+    return Table(FACTS, lines)

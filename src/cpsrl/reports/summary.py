@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpsrl import statistics
+from cpsrl.documents import Table, as_markdown
 from cpsrl.environments.pure import EXACT
 from cpsrl.simulation import Runs
 from cpsrl.simulation.runs import against_words
 from cpsrl.statistics import Interval
+from cpsrl.support.checks import count
+from cpsrl.support.types import Floats
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,23 @@ class Row:
     """Regret per step over the last tenth of the steps."""
     linear: float
     """Share of the runs whose regret is still linear."""
+    rate: float = np.nan
+    """Reward a step, mean over runs; NaN where the world changes."""
+    share: float = np.nan
+    """The rate as a share of the optimal gain; NaN where that is not positive or not known."""
+    dominated: bool = False
+    """Whether one run is farther from the median than four times all others together."""
     reference: str = EXACT
     """What regret is counted against (see `cpsrl.environments.pure`)."""
+    unfinished: bool = False
+    """Whether there are to be more runs, or more steps of them."""
 
 
-def summary(runs: Runs, lowest: Mapping[str, float] | None = None) -> list[Row]:
+def summary(runs: Runs, losses: Mapping[str, Mapping[int, float]] | None = None) -> list[Row]:
     """Return a row for every agent on every environment of `runs`.
 
-    `lowest` gives the low end of the range of rewards by environment, where it is not 0.
+    `losses` gives what the random policy loses a step, by environment and number of the run;
+    without it, linear regret is measured by the optimal gain.
     """
     if not len(runs.times):
         raise ValueError("no recorded step has been reached by every run yet")
@@ -43,7 +55,10 @@ def summary(runs: Runs, lowest: Mapping[str, float] | None = None) -> list[Row]:
     for environment in runs.environments:
         for agent in runs.select(environment=environment).agents:
             one = runs.select(environment=environment, agent=agent)
-            final, gain = one.regret[:, -1], one.gain - (lowest or {}).get(environment, 0.0)
+            final, lost = one.regret[:, -1], one.gain
+            if losses is not None:
+                lost = np.array([losses[environment][run] for run in one.seeds.tolist()])
+            rate = float(one.reward_rate[:, -1].mean())
             rows.append(
                 Row(
                     environment=environment,
@@ -54,11 +69,20 @@ def summary(runs: Runs, lowest: Mapping[str, float] | None = None) -> list[Row]:
                     median=float(np.median(final)),
                     exponent=statistics.growth_exponent(one.times, one.regret),
                     last_tenth=statistics.mean(statistics.last_tenth(one.times, one.regret)),
-                    linear=float(statistics.still_linear(one.times, one.regret, gain).mean()),
+                    linear=float(statistics.still_linear(one.times, one.regret, lost).mean()),
+                    rate=rate,
+                    share=rate / float(one.gain.mean()) if one.gain.mean() > 0 else np.nan,
+                    dominated=_dominated(final),
                     reference=one.reference[0],
                 )
             )
     return rows
+
+
+def _dominated(finals: Floats) -> bool:
+    """Return whether the mean of some runs is that of one run rather than of the others."""
+    *others, farthest = np.sort(np.abs(finals - np.median(finals))).tolist()
+    return len(others) > 3 and farthest > 4 * sum(others)
 
 
 def caution(rows: Sequence[Row]) -> str:
@@ -68,8 +92,9 @@ def caution(rows: Sequence[Row]) -> str:
         return ""
     missed = 0.95**least
     return (
-        f"With {least} run{'s' * (least > 1)}, rare failures may be unseen: one that befalls a run "
-        f"in twenty is missed with probability {missed:.0%}, and no interval allows for it."
+        f"With {least} run{'s' * (least > 1)}, rare failures may be unseen: one that "
+        f"happens in a twentieth of all runs is missed with probability {missed:.0%}, and no "
+        f"interval allows for it."
     )
 
 
@@ -82,7 +107,8 @@ def title(rows: Sequence[Row]) -> str:
     And what regret is counted against, where that is not the optimal gain.
     """
     runs, against = counted([row.runs for row in rows]), against_words(rows[0].reference)
-    about = f"{runs} run{'s' * (runs != '1')} of {rows[0].steps:,} steps"
+    steps = max(row.steps for row in rows)
+    about = f"{runs} run{'s' * (runs != '1')} of {steps:,} steps"
     return f"{about}; regret {against}" if against else about
 
 
@@ -92,7 +118,10 @@ def counted(runs: Collection[int]) -> str:
     return f"{most}" if least == most else f"{least} to {most}"
 
 
-HEADINGS = ("agent", "regret", "95% interval", "median", "growth", "last tenth", "linear")
+HEADINGS = (
+    *("agent", "regret", "95% interval", "median", "reward rate", "of optimum", "growth"),
+    *("last tenth", "linear"),
+)
 
 
 def amount(regret: float, sign: str = "") -> str:
@@ -107,19 +136,30 @@ def amounts(value: float, low: float, high: float) -> str:
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row as text, in the order of `HEADINGS`."""
-    growth = "-"
-    if np.isfinite([row.exponent.low, row.exponent.high]).all():
-        growth = f"{row.exponent.value:.2f} [{row.exponent.low:.2f}, {row.exponent.high:.2f}]"
-    known = np.isfinite([row.regret.low, row.regret.high]).all()
+
+    def known(text: str, *values: float) -> str:
+        return text if np.isfinite(values).all() else "-"
+
+    regret, growth = row.regret, row.exponent
+    interval = known(f"[{amount(regret.low)}, {amount(regret.high)}]", regret.low, regret.high)
+    between = f"{growth.value:.2f} [{growth.low:.2f}, {growth.high:.2f}]"
+    far = f" (unfinished: {count(row.runs, 'run')} to step {row.steps:,})" * row.unfinished
     return (
-        row.agent,
-        amount(row.regret.value),
-        f"[{amount(row.regret.low)}, {amount(row.regret.high)}]" if known else "-",
+        f"{row.agent}{far}",
+        amount(regret.value),
+        f"{interval}{', one run dominates' if row.dominated else ''}",
         amount(row.median),
-        growth,
+        known(f"{row.rate:.4g}", row.rate),
+        known(f"{row.share:.1%}", row.share),
+        known(between, growth.low, growth.high),
         f"{row.last_tenth.value:.4f}",
         f"{row.linear:.0%}",
     )
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return the table of one environment."""
+    return Table(HEADINGS, [cells(row) for row in rows], kind="numbers")
 
 
 def markdown(
@@ -130,15 +170,12 @@ def markdown(
     for environment in dict.fromkeys(row.environment for row in rows):
         here = [row for row in rows if row.environment == environment]
         lines += [
-            f"## {environment}",
+            f"## {as_markdown(environment)}",
             "",
             f"{title(here)}.",
             "",
-            "| " + " | ".join(HEADINGS) + " |",
-            "| --- " + "| ---: " * (len(HEADINGS) - 1) + "|",
+            table(here).markdown(),
         ]
-        lines += ["| " + " | ".join(cells(row)) + " |" for row in here]
-        lines.append("")
         if pairs and environment in pairs:
             sure = [pair for pair in pairs[environment] if pair.p <= SIGNIFICANT]
             lines += [
@@ -150,7 +187,8 @@ def markdown(
             for pair in sure:
                 gap = pair.difference
                 difference = amounts(gap.value, gap.low, gap.high)
-                lines.append(f"- {pair.first} less {pair.second}: {difference}, p = {pair.p:.2g}")
+                names = as_markdown(f"{pair.first} less {pair.second}")
+                lines.append(f"- {names}: {difference}, {pair.p_words}")
             lines += [""] if sure else []
         if warning := caution(here):
             lines += [warning, ""]
@@ -159,8 +197,12 @@ def markdown(
 
 LEGEND = (
     "Regret: mean over runs of steps times the optimal gain less the reward received, with its "
-    "interval (studentised bootstrap). Growth: exponent b of mean regret ~ t^b over the last "
-    "decade of steps (1 is linear). Last tenth: regret per step over the last tenth of the steps. "
-    "Linear: share of runs that lose more than 5% of the optimal gain (above the lowest reward) at "
-    "every step, over the last tenth as well as from a tenth of the steps on."
+    "interval (studentised bootstrap). One run dominates: it is farther from the median than four "
+    "times all others together (of five or more); mean and interval say little then. Reward rate: "
+    "reward a step. Of optimum: the rate as a share of the optimal gain. Growth: exponent b of "
+    "mean regret ~ t^b over the last decade of steps (1 is linear). Last tenth: regret per step "
+    "over the last tenth of the steps. Linear: share of runs that lose a step more than 5% of what "
+    "the uniformly random policy loses, over the last tenth as well as from a tenth of the steps "
+    "on; of the optimal gain above the lowest reward where that policy loses nothing or is not "
+    "evaluated (no table, or more than 10,000 states)."
 )

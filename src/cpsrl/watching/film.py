@@ -22,10 +22,9 @@ import numpy as np
 from cpsrl.agents import Agent
 from cpsrl.agents.fleet import Fleet
 from cpsrl.agents.psrl import PSRLAgent
-from cpsrl.beliefs.belief import DENSE_STATES
-from cpsrl.checks import checked_whole
 from cpsrl.live.explain import FEWEST, limits_of, solved_draws
-from cpsrl.mdp import Simulator, TabularMDP
+from cpsrl.mdp import DENSE_STATES, ChangingWorld, Simulator, TabularMDP
+from cpsrl.mdp.problem import width_of
 from cpsrl.networks.agent import ValueSampling
 from cpsrl.planning import (
     AverageSolution,
@@ -38,19 +37,19 @@ from cpsrl.planning import (
 )
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable
-from cpsrl.simulation.recording import MOST_AT_ONCE, Recorder
-from cpsrl.simulation.run import Run
-from cpsrl.sizes import width_of
-from cpsrl.types import Floats, Ints
+from cpsrl.simulation.loops import MOST_AT_ONCE, Recorder, Run
+from cpsrl.simulation.optimum import gains_of
+from cpsrl.support.checks import checked_whole
+from cpsrl.support.types import Floats, Ints
 
 MOST_STEPS = 100_000
 DRAWS, FEW_PAIRS = 79, 100
-"""So many models are drawn for a look where there are at most so many pairs, else FEWEST; of 79 or
+"""DRAWS models are drawn for a look where there are at most FEW_PAIRS pairs, else FEWEST; of 79 or
 39 draws the 95% interval is exact."""
 MOST_LOOKS, FEWEST_LOOKS, MOST_NUMBERS = 240, 12, 200_000
-"""Looks that are kept: so many, or fewer where they would hold more numbers than that."""
+"""At most MOST_LOOKS are kept, or fewer where they would hold more than MOST_NUMBERS numbers."""
 MOST_SUCCESSORS = 6
-"""So many next states of a pair, the likeliest ones, are told apart; the others are elsewhere."""
+"""How many next states of a pair are shown, the likeliest ones; the others are "elsewhere"."""
 TIE = 1e-9
 """An action that loses less, as a share of the range of rewards, is a best one."""
 
@@ -107,7 +106,7 @@ class Film:
             raise ValueError(f"{agent.label} has networks, and only agents with tables are watched")
         if isinstance(agent, Fleet) and agent.n > 1:
             raise ValueError(f"{agent.label} has many agents, and only single ones are watched")
-        if mdp.changes is not None:
+        if isinstance(mdp, ChangingWorld):
             raise ValueError(f"{mdp!r} changes, and only worlds that stay the same are watched")
         spec = agent.resolve(mdp, steps)
         spec.check(mdp)
@@ -119,10 +118,10 @@ class Film:
         streams = Streams(seed, run)
         simulator = Simulator(mdp, streams)
         live = spec.start(mdp, streams)
-        self._run = Run(live, simulator, float(self.best.gain[simulator.state]))
+        self._run = Run(live, simulator, float(gains_of(self.mdp)[simulator.state]))
         chunk = min(steps, MOST_AT_ONCE)
         nothing = np.zeros(0, np.int64)
-        self._recorder = Recorder(nothing, chunk, trajectory=True, watch=self._look)
+        self._run.recorder = Recorder(nothing, chunk, trajectory=True, watch=self._look)
 
     @property
     def agent(self) -> Any:
@@ -159,13 +158,13 @@ class Film:
         steps = min(steps, self.steps - self.step)
         if steps > 0:
             go_on = np.zeros(1, np.int64)
-            readable.advance(self._run, self._recorder, steps, lambda n: None, go_on)
+            readable.advance(self._run, steps, lambda n: None, go_on)
 
     def path(self) -> tuple[Ints, Ints, Floats]:
         """Return the states `(n + 1,)`, actions and rewards `(n,)` of the steps taken."""
         if not self.step:
             return np.array([self.state]), np.zeros(0, np.int64), np.zeros(0)
-        found = self._recorder.trajectory(self.state)
+        found = self._run.recorder.trajectory(self.state)
         return found["states"], found["actions"], found["rewards"]
 
     def regrets(self) -> Floats:
@@ -253,9 +252,9 @@ class Film:
         for one in solved_draws(agent, everywhere, rng, draws):
             optimal += one.optimal / draws
             rewards.append(one.rewards)
-            told = one.rows.reshape(-1, n_states)[rows, next_states]
-            others = 1 - np.bincount(rows, told, n_states * n_actions)
-            shares.append(np.concatenate([told, np.maximum(others, 0.0)]))
+            named = one.rows.reshape(-1, n_states)[rows, next_states]
+            others = 1 - np.bincount(rows, named, n_states * n_actions)
+            shares.append(np.concatenate([named, np.maximum(others, 0.0)]))
         return replace(
             found,
             optimal=optimal,

@@ -1,7 +1,6 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
-const S = data.states.length, A = data.actions.length, PARTS = 250, RECENT = 60;
+const S = data.states.length, A = data.actions.length, PARTS = 250, RECENT = 60, POINTS = 1000;
 const find = (query, inside = document) => inside.querySelector(query);
 
 function unpacked(column) {
@@ -10,17 +9,29 @@ function unpacked(column) {
 }
 
 function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  const made = make(null, tag, attributes);
   made.append(...children);
   return made;
 }
 
-function drawing(tag, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
+/* Steps that show some curves in about POINTS points: the lowest and the highest of each stretch. */
+function thinned(curves) {
+  const n = curves[0].length, kept = new Set([0, n - 1]), stretch = Math.ceil(2 * n * curves.length / POINTS);
+  if (n <= POINTS) return Array.from({ length: n }, (_, i) => i);
+  for (const curve of curves) for (let i = 0; i < n; i += stretch) {
+    let low = i, high = i;
+    for (let k = i; k < Math.min(i + stretch, n); k++) {
+      if (curve[k] < curve[low]) low = k;
+      if (curve[k] > curve[high]) high = k;
+    }
+    kept.add(low).add(high);
+  }
+  return [...kept].sort((a, b) => a - b);
 }
+
+/* The states named at the axis, all or some round ones of them; by number where names are long. */
+const named = data.states.every(name => name.length <= 8);
+const heights = (S <= 8 ? data.states.map((_, s) => s) : evenly([0, S - 1], 6).filter(s => s % 1 === 0)).map(s => [s, named ? data.states[s] : String(s)]);
 
 /* As the Python side writes numbers: four digits, or one decimal where they are large. */
 function number(value) {
@@ -51,6 +62,7 @@ class Film {
     const codes = unpacked(columns.rewards);
     this.paidAt = columns.paid ? t => columns.paid[codes[t]] : t => codes[t];
     let begun = 0, sum = 0;
+    this.shown = 0;
     this.begun = columns.begun.map(more => (begun += more));
     this.regret = new Float64Array(data.steps + 1);
     for (let t = 0; t < data.steps; t++) {
@@ -59,8 +71,23 @@ class Film {
     }
     this.looked = {};
     for (const [name, column] of Object.entries(columns.tables)) this.looked[name] = unpacked(column);
-    this.cursors = [find(".chart svg", this.place)].map(cursor);
-    this.readout = document.querySelectorAll(".legend .regret")[index];
+    this.look = { name: this.label, colour: `var(--c${this.slot % 11})`, dash: data.dashes[this.slot % 6] };
+    find("h2", this.place).prepend(swatch(this.look), " ");
+    const entry = make(find(".legend"), "span");
+    entry.append(swatch(this.look), ` ${this.label} `);
+    this.readout = make(entry, "b", { class: "regret" });
+    const x = thinned([this.states]), all = { ...this.look, dash: [], thin: true, x, y: x.map(t => this.states[t]) };
+    const common = { heights, labels: ["step", named ? "state" : "number of the state"], say: s => data.states[s] };
+    const marks = this.begun.map((step, k) => [step - 1, `model ${whole(k + 1)}, drawn at step ${whole(step)}`]);
+    this.chart = new Chart(find(".chart .canvas", this.place), { ...common, series: () => [all], strokes: () => marks, height: 210 });
+    this.last = [0, RECENT];
+    this.near = new Chart(find(".recent", this.place), {
+      ...common, height: 190, strokes: () => marks.filter(([t]) => t >= this.last[0] && t <= this.last[1]),
+      series: () => {
+        const steps = Array.from({ length: this.shown - this.last[0] + 1 }, (_, i) => this.last[0] + i);
+        return [{ ...this.look, dash: [], x: steps, y: steps.map(t => this.states[t]) }];
+      },
+    });
   }
 
   /* The numbers of look k in one of its tables. */
@@ -75,7 +102,7 @@ class Film {
     const episode = last(this.begun, Math.max(t, 1)), look = last(this.steps, Math.max(t, 1));
     const here = this.states[t], policy = this.at("policy", look);
     this.readout.textContent = number(this.regret[t]);
-    for (const move of this.cursors) move(t);
+    this.chart.mark(t);
     this.words(t, here, episode, look, policy);
     this.world(here, policy);
     this.recent(t);
@@ -91,7 +118,7 @@ class Film {
     }
     if (look >= 0) {
       const wrong = data.best.filter((_, s) => worse(s, policy[s])).length;
-      said.push(`In truth its policy earns ${number(this.earns[look])} a step of ${number(this.gain)}` +
+      said.push(`In truth its policy earns ${number(this.earns[look])} a step, the best one ${number(this.gain)}` +
         (wrong ? `; it does not do best in ${wrong} of ${S} states.` : "; it is a best one."));
       if (this.numbers[look] !== episode + 1) said.push(`(Policy and beliefs: those of model ${whole(this.numbers[look])}.)`);
     }
@@ -111,23 +138,11 @@ class Film {
   }
 
   recent(t) {
-    const first = Math.max(0, t - RECENT), high = S - 1 + 0.04, low = -Math.max(1, 0.16 * S);
-    const svg = drawing("svg", {
-      viewBox: `${first} ${-high} ${RECENT} ${high - low}`, preserveAspectRatio: "none", role: "img",
-      "aria-label": `states of the last ${RECENT} steps`,
-    });
-    let path = "";
-    for (let i = first; i <= t; i++) path += `${i === first ? "M" : "L"}${i} ${-this.states[i]}`;
-    const marks = this.begun.filter(step => step - 1 >= first && step - 1 <= t);
-    svg.append(
-      drawing("path", { class: "mark", d: marks.map(step => `M${step - 1} ${-high}V${-low}`).join("") || "M0 0" }),
-      drawing("path", { class: "path", d: path }));
-    const box = element("div", {}, svg);
-    for (const i of [first, first + RECENT])
-      box.append(element("span", { class: i > first ? "x end" : "x", style: `left:${100 * (i - first) / RECENT}%` }, whole(i)));
-    for (const s of new Set([0, S - 1]))
-      box.append(element("span", { class: "y", style: `bottom:${100 * (s - low) / (high - low)}%` }, data.states[s].length <= 6 ? data.states[s] : `${data.states[s].slice(0, 5)}…`));
-    find(".recent", this.place).replaceChildren(element("figure", { class: "chart" }, box));
+    const first = Math.max(0, t - RECENT);
+    this.last = [first, first + RECENT];
+    Object.assign(this.near, { limit: this.last, view: null, cursor: null });
+    this.shown = t;
+    this.near.draw();
   }
 
   believed(here, look, policy) {
@@ -217,20 +232,18 @@ function meter({ low, high, middle, truth }) {
   return made;
 }
 
-function cursor(svg) {
-  const [left, top, , height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  const line = drawing("line", { class: "now", y1: top, y2: top + height, x1: left, x2: left });
-  svg.append(line);
-  return t => { line.setAttribute("x1", t); line.setAttribute("x2", t); };
-}
-
 const films = data.films.map((columns, i) => new Film(columns, i));
 const [slider, play, speed, state, action, now] = ["step", "play", "speed", "state", "action", "now"].map(id => document.getElementById(id));
-films[0].cursors.push(cursor(find("main > section .chart svg")));
+const along = thinned(films.map(film => film.regret));
+const regrets = new Chart(find("main > section .chart .canvas"), {
+  series: () => films.map(film => ({ ...film.look, x: along, y: along.map(t => film.regret[t]) })),
+  labels: ["step", "regret"], ends: true, height: 300,
+});
 
 function show() {
   const t = Number(slider.value);
   now.textContent = `step ${whole(t)} of ${whole(data.steps)}`;
+  regrets.mark(t);
   for (const film of films) film.show(t, Number(state.value), Number(action.value));
 }
 
@@ -273,7 +286,7 @@ play.addEventListener("click", () => pressed(play.getAttribute("aria-pressed") !
 find("#next").addEventListener("click", () => toModel(true));
 find("#back").addEventListener("click", () => toModel(false));
 document.addEventListener("keydown", event => {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.target.matches("select, input")) return;
+  if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("select, input")) return;
   const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (move) { go(Number(slider.value) + (event.shiftKey ? 100 : 1) * move); event.preventDefault(); }
   if (event.key === " " && !event.target.matches("button")) { pressed(play.getAttribute("aria-pressed") !== "true"); event.preventDefault(); }

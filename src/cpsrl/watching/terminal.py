@@ -3,23 +3,21 @@
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-from cpsrl.checks import count
+from cpsrl.documents import Table
 from cpsrl.environments.pictures import picture_of
-from cpsrl.types import Floats
+from cpsrl.support.checks import count
+from cpsrl.support.types import Floats
 from cpsrl.watching.film import Film
-from cpsrl.watching.words import (
-    action_name,
-    number,
-    policy_words,
-    story,
-    symbols,
-)
+from cpsrl.watching.words import action_name, number, policy_words, story, symbols
 
 NARROW = 72
 """On fewer columns than this there are plain lines."""
@@ -32,9 +30,9 @@ KEYS = "space pause   s step   + faster   - slower   q quit"
 LEVELS = " ▁▂▃▄▅▆▇█"
 
 
-def can_be_live(console: Any) -> bool:
-    """Return whether a film can move here: a terminal wide enough, with keys."""
-    keys = sys.stdin is not None and sys.stdin.isatty()
+def can_be_live(console: Console) -> bool:
+    """Return whether a film can move here: a terminal wide enough, with keys (not on Windows)."""
+    keys = sys.stdin is not None and sys.stdin.isatty() and find_spec("termios") is not None
     moves = console.is_terminal and not console.is_dumb_terminal
     return bool(moves and keys and console.width >= NARROW)
 
@@ -73,19 +71,11 @@ def _policy(film: Film) -> Any:
 
 @contextlib.contextmanager
 def keyboard() -> Iterator[Callable[[float], str]]:
-    """Lend a function that waits some seconds for a key; "" if none came, or none can be read."""
-    try:
-        import select
-        import termios
-        import tty
-    except ModuleNotFoundError:  # Windows has no such terminals
+    """Give a function that waits some seconds for a key; "" if none was pressed."""
+    import select
+    import termios
+    import tty
 
-        def wait(seconds: float) -> str:
-            time.sleep(seconds)
-            return ""
-
-        yield wait
-        return
     place = sys.stdin.fileno()
     before = termios.tcgetattr(place)
 
@@ -100,10 +90,8 @@ def keyboard() -> Iterator[Callable[[float], str]]:
         termios.tcsetattr(place, termios.TCSADRAIN, before)
 
 
-def play(films: Sequence[Film], console: Any) -> None:
+def play(films: Sequence[Film], console: Console) -> None:
     """Show the films as they are taken, until they end or somebody quits."""
-    from rich.live import Live
-
     speed, paused, owed, seen, flash = float(FIRST_SPEED), False, 0.0, 0, 0
     with (
         keyboard() as read,
@@ -132,14 +120,11 @@ def play(films: Sequence[Film], console: Any) -> None:
             live.update(frame(films, console.size, pace, flash > 0), refresh=True)
 
 
-def frame(films: Sequence[Film], size: tuple[int, int], pace: str, fresh: bool) -> Any:
+def frame(films: Sequence[Film], size: tuple[int, int], pace: str, fresh: bool) -> Group:
     """Return the picture of this moment for a terminal of some columns and lines.
 
     `fresh`: a pseudo-episode has just begun.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     film, (width, height) = films[0], size
     head = f"{film.mdp.name or 'model'}: {film.label}"
     right = f"step {film.step:,} of {film.steps:,}, {pace}"
@@ -150,10 +135,8 @@ def frame(films: Sequence[Film], size: tuple[int, int], pace: str, fresh: bool) 
     return Group(*parts, Text(), Text(KEYS, style="dim"))
 
 
-def _world(film: Film, width: int, most_rows: int) -> Any:
+def _world(film: Film, width: int, most_rows: int) -> Text:
     """Return the states in their places, each with the action of the policy, the agent in one."""
-    from rich.text import Text
-
     mdp, policy, picture = film.mdp, _policy(film), picture_of(film.mdp)
     marks = symbols(mdp)
     at = f"in state {mdp.state_name(film.state)}"
@@ -173,10 +156,8 @@ def _world(film: Film, width: int, most_rows: int) -> Any:
     return Text("\n").join([*lines, Text(f"  {caption}", style="dim", no_wrap=True)])
 
 
-def _trail(film: Film, width: int) -> Any:
+def _trail(film: Film, width: int) -> Text:
     """Return the states of the last steps, with a bar before each that resampled."""
-    from rich.text import Text
-
     if film.mdp.n_states > 36:
         return Text()
     first = max(0, film.step - width // 2 + 12)
@@ -186,9 +167,7 @@ def _trail(film: Film, width: int) -> Any:
     return Text(f"  last states {''.join(steps)}", no_wrap=True)
 
 
-def _episode(film: Film, fresh: bool) -> Any:
-    from rich.text import Text
-
+def _episode(film: Film, fresh: bool) -> Text:
     if not film.begun:
         return Text("It draws no models." if film.step else "")
     since = count(film.step - film.begun[-1], "step")
@@ -198,28 +177,24 @@ def _episode(film: Film, fresh: bool) -> Any:
 
 def _sureness(film: Film, width: int) -> Any:
     """Return how probably each action is the best one, in all states or in the one it is in."""
-    from rich.table import Table
-    from rich.text import Text
-
     look = film.looks[-1] if film.looks else None
     if look is None or look.optimal is None:
-        return Text("")
-    mdp = film.mdp
+        return ""
+    mdp, actions = film.mdp, np.arange(film.mdp.n_actions)
     states = range(mdp.n_states) if mdp.n_states <= MOST_LISTED else [film.state]
     ago = f" at step {look.step:,}" if look.step != film.begun[-1] else ""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column(f"sure{ago} that it is best:", no_wrap=True)
-    actions = np.arange(mdp.n_actions)
     if mdp.n_actions > MOST_ACTIONS:
         actions = np.sort(np.argsort(-look.optimal[film.state], kind="stable")[:MOST_ACTIONS])
     room = max(4, min(16, (width - 30) // len(actions) - 9))
-    for action in actions.tolist():
-        table.add_column(action_name(mdp, action), no_wrap=True)
-    for state in states:
-        here = "> " if state == film.state else "  "
-        bars = [_bar(look.optimal[state, action], room) for action in actions]
-        table.add_row(f"{here}state {mdp.state_name(state)}", *bars)
-    return table
+    rows = [
+        [
+            f"{'>' if state == film.state else ' '} state {mdp.state_name(state)}",
+            *(_bar(look.optimal[state, action], room) for action in actions),
+        ]
+        for state in states
+    ]
+    names = (action_name(mdp, action) for action in actions.tolist())
+    return Table((f"sure{ago} that it is best:", *names), rows, left=1 + len(actions))
 
 
 def _bar(share: float, room: int) -> str:
@@ -228,10 +203,8 @@ def _bar(share: float, room: int) -> str:
     return f"{'█' * full}{'▏▎▍▌▋▊▉'[rest - 1] if rest else ''}".ljust(room) + f"{share:5.0%}"
 
 
-def _regrets(films: Sequence[Film], width: int) -> list[Any]:
+def _regrets(films: Sequence[Film], width: int) -> list[Text]:
     """Return a line for each film: its regret so far, and how it came about."""
-    from rich.text import Text
-
     curves = [film.regrets() for film in films]
     top = max((float(curve.max(initial=0.0)) for curve in curves), default=0.0)
     names = max(len(film.label) for film in films)

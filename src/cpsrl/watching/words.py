@@ -4,15 +4,15 @@ import inspect
 
 import numpy as np
 
-from cpsrl.checks import count
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import sufficient_gamma
-from cpsrl.types import Ints
+from cpsrl.support.checks import count
+from cpsrl.support.types import Ints
 from cpsrl.watching.film import Film
 
 ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 SCANNED_STATES = 40
-"""Up to so many states the smallest gamma that would do is looked for."""
+"""Up to this many states, the smallest sufficient gamma is looked for."""
 
 
 def action_name(mdp: TabularMDP, action: int) -> str:
@@ -65,12 +65,12 @@ def story(film: Film) -> list[str]:
         f"{'' if len(worse) and worse[-1] > 0.9 * film.step else since}."
     )
     costs = np.add.reduceat(losses, np.array(film.begun) - 1)
-    dearest = int(costs.argmax())
-    if costs[dearest] > 0:
-        first, lasted = film.begun[dearest], int(waits[dearest])
+    worst = int(costs.argmax())
+    if costs[worst] > 0:
+        first, lasted = film.begun[worst], int(waits[worst])
         said.append(
-            f"Its dearest pseudo-episode, steps {first:,} to {first + lasted - 1:,}, cost "
-            f"{number(costs[dearest])}, or {number(costs[dearest] / lasted)} a step."
+            f"Its most costly pseudo-episode, steps {first:,} to {first + lasted - 1:,}, cost "
+            f"{number(costs[worst])}, or {number(costs[worst] / lasted)} a step."
         )
     return [*said, *gamma_words(film)]
 

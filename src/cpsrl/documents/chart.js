@@ -1,44 +1,60 @@
-"use strict";
 // Small charts in SVG: lines with bands, hover, zoom and keys. Colours are those of page.css.
 
-const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 58, right: 16, top: 12, bottom: 44 };
+const ENDS = 640;  // pixels from which on curves have their names at their ends
 
-function make(parent, name, attributes = {}, text = null) {
-  const drawn = name === "svg" || (parent && parent.namespaceURI === SVG);
-  const node = drawn ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== null) node.textContent = text;
-  if (parent) parent.append(node);
-  return node;
-}
+// A scale has a function, its inverse, and the ticks of a range. "symlog" is linear up to `knee`.
+const SCALES = {
+  linear: () => ({ to: (v) => v, from: (u) => u, ticks: evenly, first: -Infinity }),
+  log: () => ({ to: (v) => v > 0 ? Math.log10(v) : NaN, from: (u) => 10 ** u, ticks: decades, first: Number.MIN_VALUE }),
+  symlog: (knee = 1) => ({
+    to: (v) => Math.sign(v) * (Math.abs(v) < knee ? Math.abs(v) / knee : 1 + Math.log10(Math.abs(v) / knee)),
+    from: (u) => Math.sign(u) * knee * (Math.abs(u) < 1 ? Math.abs(u) : 10 ** (Math.abs(u) - 1)),
+    ticks: ([low, high], most) => {
+      const far = Math.max(Math.abs(low), Math.abs(high)), sizes = [];
+      for (let v = knee; v <= far * 1.0001; v *= 10) sizes.push(v, 3 * v);
+      const all = [0, ...sizes, ...sizes.map((v) => -v)].filter((v) => v >= low && v <= high).sort((a, b) => a - b);
+      return all.length < 3 ? evenly([low, high], most) : all.length <= 1.6 * most ? all
+        : all.filter((v) => v === 0 || Math.abs(Math.log10(Math.abs(v) / knee) % 1) < .1);
+    },
+    first: -Infinity,
+  }),
+};
 
-const exact = (v) => v === null ? "–" : v.toLocaleString("en", { maximumSignificantDigits: 5 });
-
-function short(v) {
-  for (const [size, mark] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]])
-    if (Math.abs(v) >= size) return Number((v / size).toPrecision(6)) + mark;
-  return String(Number(v.toPrecision(6)));
-}
-
-const to = (v, log) => log ? (v > 0 ? Math.log10(v) : NaN) : v;
-const from = (u, log) => log ? 10 ** u : u;
-
-function ticks([low, high], log, most) {
-  if (log) {
-    const first = Math.floor(Math.log10(low)), decades = Math.log10(high / low);
-    const factors = decades > most ? [1] : decades > 2.5 ? [1] : decades > 1 ? [1, 3] : decades > .5 ? [1, 2, 5] : [];
-    for (let step = Math.max(1, Math.ceil(decades / most)); step > 0; step--) {
-      const found = [];
-      for (let k = first; k <= Math.log10(high); k += step)
-        for (const f of factors) if (f * 10 ** k >= low && f * 10 ** k <= high) found.push(f * 10 ** k);
-      if (found.length > 1) return found;
-    }
-  }
+function evenly([low, high], most) {
   const rough = (high - low) / most, size = 10 ** Math.floor(Math.log10(rough));
   const step = size * [1, 2, 5, 10].find((f) => f * size >= rough);
   const count = Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1;
   return Array.from({ length: count }, (_, i) => step * (Math.ceil(low / step - 1e-9) + i));
+}
+
+function decades([low, high], most) {
+  const first = Math.floor(Math.log10(low)), size = Math.log10(high / low);
+  const factors = size > 2.5 ? [1] : size > 1 ? [1, 3] : size > .5 ? [1, 2, 5] : [];
+  for (let step = Math.max(1, Math.ceil(size / most)); step > 0; step--) {
+    const found = [];
+    for (let k = first; k <= Math.log10(high); k += step)
+      for (const f of factors) if (f * 10 ** k >= low && f * 10 ** k <= high) found.push(f * 10 ** k);
+    if (found.length > 1) return found;
+  }
+  return evenly([low, high], most);
+}
+
+// Places at least `gap` apart, in the order of `heights` and as near to them as can be: neighbours
+// that are too near are pooled around their mean.
+function spread(heights, gap, most) {
+  const pools = [];
+  for (const h of heights) {
+    pools.push({ sum: h, n: 1 });
+    for (let i = pools.length - 1; i > 0; i--) {
+      const [a, b] = [pools[i - 1], pools[i]];
+      if (b.sum / b.n - a.sum / a.n >= gap * (a.n + b.n) / 2) break;
+      pools.splice(i - 1, 2, { sum: a.sum + b.sum, n: a.n + b.n });
+    }
+  }
+  const placed = pools.flatMap(({ sum, n }) => Array.from({ length: n }, (_, i) => sum / n + gap * (i - (n - 1) / 2)));
+  const over = Math.max(0, placed[placed.length - 1] - most);
+  return placed.map((v, i) => Math.max(v - over, (i + .5) * gap));
 }
 
 function swatch(series) {
@@ -51,15 +67,18 @@ const stroke = (series, width) => `fill:none;stroke:${series.colour};stroke-widt
   `stroke-dasharray:${(series.dash || []).map((d) => d * width).join(" ") || "none"}`;
 
 // options: series() gives [{name, colour, dash, x, y, low, high, runs: [{name, x, y}]}] to be drawn;
-// bounds: [least, most] beyond which bands are cut; marks: [[place, text]] of the x axis;
-// log: [x, y]; labels: [x, y]; dots: whether points are marked, by `dot` of a series;
-// strokes(): [[x, text]] below the axis; empty: what is said where there is nothing to draw.
+// bounds: [least, most] beyond which bands are cut; marks, heights: [[value, text]] of the axes;
+// scales: [x, y], of SCALES; labels: [x, y]; dots: the colours of the points of a series;
+// strokes(): [[x, text]] above the x axis; empty: what is said where there is nothing to draw;
+// height: in pixels; ends: whether curves have their names at their ends; limit: the range of x;
+// say(y): a value in words.
 class Chart {
   constructor(host, options) {
-    Object.assign(this, { host, log: [false, false], view: null, cursor: null, bounds: null,
-      strokes: () => [], empty: "No agent is switched on." }, options);
+    Object.assign(this, { host, scales: [SCALES.linear(), SCALES.linear()], view: null, cursor: null, bounds: null,
+      strokes: () => [], empty: "No agent is switched on.", ends: false, now: null, say: exact }, options);
     host.tabIndex = 0;
     this.frame = make(host, "div", { class: "frame" });
+    if (this.height) this.frame.style.minHeight = `${this.height}px`;
     this.tip = make(host, "div", { class: "tip", role: "status", "aria-live": "polite", hidden: "" });
     host.addEventListener("keydown", (event) => this.key(event));
     this.frame.addEventListener("pointerdown", (event) => this.begin(event));
@@ -80,45 +99,45 @@ class Chart {
 
   // The middle of the axis, or the cursor, stays where it is; y is fitted to what is seen of x.
   zoom(factor) {
-    const [a, b] = this.limits[0].map((v) => to(v, this.log[0])), whole = this.range()[0].map((v) => to(v, this.log[0]));
-    const middle = this.cursor === null ? (a + b) / 2 : to(this.cursor, this.log[0]);
+    const { to, from } = this.scales[0], [a, b] = this.limits[0].map(to), whole = this.range()[0].map(to);
+    const middle = this.cursor === null ? (a + b) / 2 : to(this.cursor);
     const next = [Math.max(whole[0], middle + (a - middle) * factor), Math.min(whole[1], middle + (b - middle) * factor)];
     const all = next[0] <= whole[0] && next[1] >= whole[1];
-    this.look(all ? null : { x: next.map((u) => from(u, this.log[0])) });
+    this.look(all ? null : { x: next.map(from) });
   }
 
   // What there is to see: the range of x, and that of y between the limits of x.
   range(x = null) {
-    const [logX, logY] = this.log, some = this.drawn, seen = [], centre = [];
-    const all = some.flatMap((s) => s.x).filter((v) => !logX || v > 0);
-    x = x || [logX || this.marks ? Math.min(...all) : 0, Math.max(...all)];
-    if (!(x[1] > x[0])) x = logX ? [x[0] / 2, x[0] * 2] : [x[0] - 1, x[0] + 1];
+    const [along, up] = this.scales, some = this.drawn, seen = [], centre = [], log = up.first > 0;
+    const all = some.flatMap((s) => s.x).filter((v) => v >= along.first);
+    x = x || this.limit || [along.first > 0 || this.marks ? Math.min(...all) : 0, Math.max(...all)];
+    if (!(x[1] > x[0])) x = along.first > 0 ? [x[0] / 2, x[0] * 2] : [x[0] - 1, x[0] + 1];
     const [least, most] = this.bounds || [-Infinity, Infinity];
     for (const s of some) {
       for (const one of s.runs || [s]) one.x.forEach((v, i) => {
         if (v < x[0] || v > x[1]) return;
         for (const [values, cut] of [[one.y, false], [s.runs ? null : s.low, true], [s.runs ? null : s.high, true]]) {
           const y = values ? values[i] : null;
-          if (y === null || (logY && y <= 0)) continue;
+          if (y === null || y < up.first) continue;
           if (!cut) centre.push(y);
           seen.push(cut ? Math.min(Math.max(y, least), most) : y);
         }
       });
     }
-    if (!seen.length) return [x, logY ? [1, 10] : [0, 1]];
+    if (this.heights) seen.push(...this.heights.map(([v]) => v));
+    if (!seen.length) return [x, log ? [1, 10] : [0, 1]];
     let low = Math.min(...seen), high = Math.max(...seen);
-    if (logY) return [x, [Math.max(low, Math.min(...centre) / 2) / 1.1, high * 1.15]];
-    if (!this.view && low > 0) low = 0;
-    const air = .05 * (high - low || Math.abs(high) || 1);
-    return [x, [low === 0 ? 0 : low - air, high + air]];
+    if (log) return [x, [Math.max(low, Math.min(...centre) / 2) / 1.1, high * 1.15]];
+    if (!this.view && low > 0 && !this.heights) low = 0;
+    const [a, b] = [low, high].map(up.to), air = .05 * (b - a || Math.abs(b) || 1);
+    return [x, [low === 0 && !this.heights ? 0 : up.from(a - air), up.from(b + air)]];
   }
 
   draw() {
     const width = this.host.clientWidth;
     if (width < 2 * (MARGIN.left + MARGIN.right)) return;
     this.width = width;
-    const height = this.height = Math.round(Math.min(Math.max(width * .46, 260), 440));
-    const [logX, logY] = this.log, inner = [width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
+    const height = this.tall = this.height || Math.round(Math.min(Math.max(width * .42, 260), 400));
     this.drawn = this.series();
     this.tip.hidden = true;
     this.frame.replaceChildren();
@@ -126,16 +145,20 @@ class Chart {
       make(this.frame, "p", { class: "note empty" }, this.empty);
       return;
     }
-    const [x, y] = this.range(this.view && this.view.x);
+    const names = this.drawn.map((s) => s.name), longest = Math.min(Math.max(...names.map((name) => name.length)), 30);
+    this.right = this.ends && width >= ENDS && names.length * 15 < height - 40 ? 7.7 * longest + 38 : MARGIN.right;
+    this.left = this.heights ? 30 + 6.9 * Math.max(...this.heights.map(([, text]) => text.length)) : MARGIN.left;
+    const inner = [width - this.left - this.right, height - MARGIN.top - MARGIN.bottom];
+    const [x, y] = this.range(this.view && this.view.x), [along, up] = this.scales;
     const limits = this.limits = [x, this.view && this.view.y ? this.view.y : y];
-    const [[x0, x1], [y0, y1]] = limits.map((pair, i) => pair.map((v) => to(v, this.log[i])));
-    this.px = (v) => MARGIN.left + (to(v, logX) - x0) / (x1 - x0) * inner[0];
-    this.py = (v) => MARGIN.top + (1 - (to(v, logY) - y0) / (y1 - y0)) * inner[1];
-    this.value = (px, py) => [from(x0 + (px - MARGIN.left) / inner[0] * (x1 - x0), logX),
-      from(y0 + (1 - (py - MARGIN.top) / inner[1]) * (y1 - y0), logY)];
+    const [[x0, x1], [y0, y1]] = limits.map((pair, i) => pair.map(this.scales[i].to));
+    this.px = (v) => this.left + (along.to(v) - x0) / (x1 - x0) * inner[0];
+    this.py = (v) => MARGIN.top + (1 - (up.to(v) - y0) / (y1 - y0)) * inner[1];
+    this.value = (px, py) => [along.from(x0 + (px - this.left) / inner[0] * (x1 - x0)),
+      up.from(y0 + (1 - (py - MARGIN.top) / inner[1]) * (y1 - y0))];
     const svg = this.svg = make(this.frame, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
     const clip = `clip-${Chart.count = (Chart.count || 0) + 1}`;
-    make(make(make(svg, "defs"), "clipPath", { id: clip }), "rect", { x: MARGIN.left - 5, y: MARGIN.top - 5, width: inner[0] + 10, height: inner[1] + 10 });
+    make(make(make(svg, "defs"), "clipPath", { id: clip }), "rect", { x: this.left - 5, y: MARGIN.top - 5, width: inner[0] + 10, height: inner[1] + 10 });
     this.axes(svg, limits, inner);
     const area = make(svg, "g", { "clip-path": `url(#${clip})` });
     for (const s of this.drawn) if (!s.runs && s.low)
@@ -145,16 +168,40 @@ class Chart {
       else make(area, "path", { class: "curve", "data-name": s.name, d: this.path(s.x, s.y), style: stroke(s, s.thin ? 1.3 : 2) });
       if (s.dots) s.x.forEach((v, i) => make(area, "circle", { cx: this.px(v), cy: this.py(s.y[i]), r: 4.5, style: `fill:${s.dots[i]}` }));
     }
+    if (this.right > MARGIN.right) this.name(svg, inner);
     this.over = make(svg, "g", { class: "over" });
+    this.hand = make(svg, "path", { class: "now" });
+    this.mark(this.now);
     if (this.cursor !== null) this.point(this.cursor);
   }
 
+  // A line that stays at a place of x.
+  mark(x) {
+    this.now = x;
+    if (x !== null && this.hand) this.hand.setAttribute("d", `M${this.px(x)} ${MARGIN.top}V${this.tall - MARGIN.bottom}`);
+  }
+
+  // The name of every curve at its end, or as near to it as the others allow.
+  name(svg, [w, h]) {
+    const x = this.left + w, [low, high] = this.limits[0];
+    const ends = this.drawn.map((s) => {
+      const own = (s.runs || [s]).map((one) => one.x.reduce((best, v, i) => v >= low && v <= high && one.y[i] !== null ? one.y[i] : best, null));
+      const there = own.filter((v) => v !== null && Number.isFinite(this.py(v)));
+      return { s, y: there.length ? this.py(there.reduce((a, b) => a + b) / there.length) : NaN };
+    }).filter(({ y }) => Number.isFinite(y) && y >= MARGIN.top - 3 && y <= MARGIN.top + h + 3).sort((a, b) => a.y - b.y);
+    spread(ends.map(({ y }) => y), 15, MARGIN.top + h).forEach((at, i) => {
+      const { s, y } = ends[i], full = s.name, text = full.length > 30 ? `${full.slice(0, 29)}…` : full;
+      make(svg, "path", { d: `M${x + 2} ${y}L${x + 12} ${at}H${x + 24}`, style: stroke(s, 1.6) });
+      make(make(svg, "text", { class: "who", x: x + 28, y: at + 4 }, text), "title", {}, full);
+    });
+  }
+
   axes(svg, [x, y], [w, h]) {
-    const marks = this.marks || ticks(x, this.log[0], Math.max(2, Math.floor(w / 90))).map((v) => [v, short(v)]);
+    const left = this.left, marks = this.marks || this.scales[0].ticks(x, Math.max(2, Math.floor(w / 90))).map((v) => [v, short(v)]);
     let last = -Infinity;
     for (const [v, text] of marks) {
       const at = this.px(v);
-      if (at < MARGIN.left - 1 || at > MARGIN.left + w + 1) continue;
+      if (at < left - 1 || at > left + w + 1) continue;
       make(svg, "path", { class: "grid", d: `M${at} ${MARGIN.top}v${h}` });
       const half = 3.6 * text.length + 3;
       if (at - half < last) continue;
@@ -162,18 +209,21 @@ class Chart {
       const over = at + half - 3 > this.width;
       make(svg, "text", { x: over ? this.width : at, y: MARGIN.top + h + 17, "text-anchor": over ? "end" : "middle" }, text);
     }
-    for (const v of ticks(y, this.log[1], Math.max(3, Math.floor(h / 55)))) {
+    let lowest = Infinity;
+    for (const [v, text] of this.heights || this.scales[1].ticks(y, Math.max(3, Math.floor(h / 55))).map((v) => [v, short(v)])) {
       const at = this.py(v);
-      make(svg, "path", { class: "grid", d: `M${MARGIN.left} ${at}h${w}` });
-      make(svg, "text", { x: MARGIN.left - 8, y: at + 4, "text-anchor": "end" }, short(v));
+      make(svg, "path", { class: "grid", d: `M${left} ${at}h${w}` });
+      if (lowest - at < 13) continue;
+      lowest = at;
+      make(svg, "text", { x: left - 8, y: at + 4, "text-anchor": "end" }, text);
     }
     for (const [v, text] of this.strokes()) {
       const at = this.px(v);
-      if (at < MARGIN.left - 1 || at > MARGIN.left + w + 1) continue;
+      if (at < left - 1 || at > left + w + 1) continue;
       make(make(svg, "path", { class: "stroke", d: `M${at} ${MARGIN.top + h}v-9` }), "title", {}, text);
     }
-    make(svg, "path", { class: "axis", d: `M${MARGIN.left} ${MARGIN.top}v${h}h${w}` });
-    make(svg, "text", { class: "name", x: MARGIN.left + w / 2, y: this.height - 6, "text-anchor": "middle" }, this.labels[0]);
+    make(svg, "path", { class: "axis", d: `M${left} ${MARGIN.top}v${h}h${w}` });
+    make(svg, "text", { class: "name", x: left + w / 2, y: this.tall - 6, "text-anchor": "middle" }, this.labels[0]);
     make(svg, "text", { class: "name", transform: `translate(13 ${MARGIN.top + h / 2}) rotate(-90)`, "text-anchor": "middle" }, this.labels[1]);
   }
 
@@ -189,12 +239,12 @@ class Chart {
   }
 
   band(s) {
-    const bottom = this.limits[1][0], there = s.x.map((_, i) => i).filter((i) =>
-      s.low[i] !== null && s.high[i] !== null && Number.isFinite(this.px(s.x[i])) && (!this.log[1] || s.high[i] > 0));
+    const bottom = this.limits[1][0], log = this.scales[1].first > 0, there = s.x.map((_, i) => i).filter((i) =>
+      s.low[i] !== null && s.high[i] !== null && Number.isFinite(this.px(s.x[i])) && (!log || s.high[i] > 0));
     if (there.length < 2) return "";
     const up = there.map((i) => `${this.px(s.x[i]).toFixed(1)} ${this.py(s.high[i]).toFixed(1)}`);
     const down = there.reverse().map((i) =>
-      `${this.px(s.x[i]).toFixed(1)} ${this.py(this.log[1] ? Math.max(s.low[i], bottom / 2) : s.low[i]).toFixed(1)}`);
+      `${this.px(s.x[i]).toFixed(1)} ${this.py(log ? Math.max(s.low[i], bottom / 2) : s.low[i]).toFixed(1)}`);
     return `M${up.join("L")}L${down.join("L")}Z`;
   }
 
@@ -223,7 +273,7 @@ class Chart {
       make(this.over, "path", { d: this.path(lines[0].run.x, lines[0].run.y), style: stroke(lines[0].s, 2.4) });
     }
     lines.sort((a, b) => b.y - a.y);
-    make(this.over, "path", { class: "cursor", d: `M${this.px(here)} ${MARGIN.top}V${this.height - MARGIN.bottom}` });
+    make(this.over, "path", { class: "cursor", d: `M${this.px(here)} ${MARGIN.top}V${this.tall - MARGIN.bottom}` });
     for (const l of lines) if (l.x !== null && Number.isFinite(this.py(l.y)))
       make(this.over, "circle", { cx: this.px(l.x), cy: this.py(l.y), r: 4, style: `fill:${l.s.dots ? l.s.dots[l.i] : l.s.colour}` });
     const mark = this.marks && this.marks.find(([v]) => v === here);
@@ -232,7 +282,7 @@ class Chart {
     for (const l of lines) {
       const row = make(table, "tr"), low = run ? null : l.s.low && l.s.low[l.i];
       make(row, "td").append(swatch(l.s), ` ${l.name}`);
-      make(row, "td", { class: "value" }, exact(l.y));
+      make(row, "td", { class: "value" }, this.say(l.y));
       make(row, "td", {}, low === null || low === undefined ? "" : `[${exact(low)}, ${exact(l.s.high[l.i])}]`);
     }
     this.cursor = here;
