@@ -13,9 +13,11 @@ from cpsrl.live import service
 SPEC, SIZES = cpsrl.ContinuingPSRL(0.95), cpsrl.Sizes(6, 2)
 
 
-def serve(path, port):
+def serve(path, port, options=None):
     """Serve the agent at `path` for as long as the process lives."""
-    with cpsrl.open(path, SPEC, SIZES, seed=4, journal="keep", snapshot_every=200) as agent:
+    options = {"journal": "keep", "snapshot_every": 200} | (options or {})
+    given = (None, None) if path.exists() and "background" in options else (SPEC, SIZES)
+    with cpsrl.open(path, *given, seed=4, **options) as agent:
         service.serve(agent, port=port)
 
 
@@ -37,8 +39,9 @@ def send(port, place, body):
 class Client(threading.Thread):
     """Decides and tells; `acknowledged` are its requests and their answers."""
 
-    def __init__(self, number, port, decisions, late):
+    def __init__(self, number, port, decisions, late, streams=0):
         super().__init__()
+        self.streams = streams
         self.number, self.port, self.decisions, self.late = number, port, decisions, late
         self.acknowledged, self.wrong = [], []
 
@@ -46,7 +49,10 @@ class Client(threading.Thread):
         rng, state, waiting = np.random.default_rng(self.number), self.number % 6, []
         for i in range(self.decisions):
             id = f"{self.number}-{i}"
-            action = self.sent(rng, "decide", {"id": id, "state": state})["action"]
+            asked = {"id": id, "state": state}
+            if self.streams:
+                asked["stream"] = f"{self.number}-{i % self.streams}"
+            action = self.sent(rng, "decide", asked)["action"]
             after = min(state + 1, 5) if rng.random() < 0.3 + 0.4 * action else 0
             outcome = {"id": id, "reward": float(rng.random()), "next_state": after}
             if rng.random() < 0.1:
@@ -63,7 +69,7 @@ class Client(threading.Thread):
         status, answer = send(self.port, place, body)
         if rng.random() < 0.2 and send(self.port, place, body) != (status, answer):
             self.wrong.append((place, body, answer))
-        if status != 200:
+        if status != 200 and not (self.streams and status == 409):
             self.wrong.append((place, body, answer))
         self.acknowledged.append((place, body, answer))
         return answer

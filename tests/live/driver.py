@@ -11,7 +11,8 @@ from functools import cache
 import numpy as np
 
 import cpsrl
-from cpsrl.sizes import FeatureSizes
+from cpsrl.mdp.problem import FeatureSizes
+from live.forks import die_in
 
 STATES = 6
 SPECS = {
@@ -108,14 +109,22 @@ def twin(kind, decisions, calls=None):
 RECORD = struct.Struct("qq")
 
 
-def go_on_and_write(path, kind, decisions, written, options):
-    """Go on from where the file `written` says that the client is, in a process of its own."""
-    calls, done = operations(decisions), acknowledged(written)
-    actions = [action for k, action in done if calls[k][0] == "decide"]
+def go_on_and_write(path, kind, decisions, written, options, calls, seconds):
+    """Go on from where the file `written` says that the client is, in a process of its own.
+
+    It is killed `seconds` after its call number `calls`, or after its start if that is 0, or never
+    if that is None.
+    """
+    if calls == 0:
+        die_in(seconds)
+    done = acknowledged(written)
+    actions = [action for k, action in done if operations(decisions)[k][0] == "decide"]
     file = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def acknowledge(k, action):
         os.write(file, RECORD.pack(k, action))
+        if k - len(done) + 1 == calls:
+            die_in(seconds)
 
     go_on(opened(path, kind, **options), kind, decisions, len(done), actions, acknowledge)
 

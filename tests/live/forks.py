@@ -2,11 +2,25 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from unittest import mock
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["live.warmed"])
+
+
+def die_in(seconds):
+    """Let this process be killed so soon, by the system, whatever it does."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+
+
+def was_killed(process):
+    """Return, when a process has ended, whether `die_in` has ended it."""
+    process.join(600)
+    assert process.exitcode in (0, -signal.SIGALRM)
+    return process.exitcode != 0
 
 
 def forked(target, *arguments):

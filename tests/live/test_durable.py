@@ -13,11 +13,14 @@ import pytest
 
 import cpsrl
 from contracts.test_agents import equal
+from cpsrl import live
 from cpsrl.agents import AGENTS
+from cpsrl.agents.psrl import PSRLAgent
+from cpsrl.cli.main import main
 from cpsrl.experiments import provenance
-from cpsrl.live import Conflict, UnknownDecision, durable, schema
-from cpsrl.sizes import FeatureSizes
-from cpsrl.trees import DamagedError
+from cpsrl.live import Conflict, UnknownDecision, memory, schema
+from cpsrl.mdp.problem import FeatureSizes
+from cpsrl.support.serialise import DamagedError
 
 STATES, ACTIONS = ["idle", "busy", "down"], ["wait", "go"]
 
@@ -86,6 +89,45 @@ def test_problems_that_cannot_be_given_leave_no_agent(path, problem, error):
     path.touch()
     with pytest.raises(ValueError, match="is empty"):
         cpsrl.open(path)
+
+
+@pytest.mark.parametrize("spec", [cpsrl.ContinuingPSRL(), cpsrl.AdaptivePSRL(), cpsrl.UCRL2()])
+def test_a_problem_that_there_is_no_room_for_is_refused_before_it_takes_any(path, spec):
+    """Arrays of so many numbers would take the memory of the machine, and minutes."""
+    complaint = "an agent keeps would be .* numbers: .* GiB; take a smaller problem"
+    for problem in ((2**40, 2**20), (2**60, 2), (2, 2**60), (["idle"], 2**60)):
+        with pytest.raises(ValueError, match=complaint):
+            cpsrl.open(path, spec, problem)
+    with pytest.raises(ValueError, match=complaint):
+        cpsrl.start(spec, cpsrl.Sizes(2**40, 2**20))
+    assert not path.exists()
+    with cpsrl.open(path, spec, (3, 2)) as agent:
+        for change in ({"add_states": 2**40}, {"add_actions": 2**60}):
+            with pytest.raises(ValueError, match=complaint):
+                agent.evolve(**change)
+        assert agent.event == 0
+
+
+def test_the_room_that_there_is_decides(path, monkeypatch):
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 1e8)
+    with pytest.raises(ValueError, match=r"1,000 x 1,000 x 12 numbers: that takes 0\.3 GiB"):
+        cpsrl.open(path, cpsrl.TSDE(), (1000, 1000))
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="networks need JAX")
+@pytest.mark.parametrize(
+    ("problem", "complaint"),
+    [
+        ((2**40, 2**20), "what an agent keeps"),
+        ((20_000, 2), "the replay would be 100,000 x 2 x 20,000 numbers: that takes 14"),
+        ((5, 10_000), "a layer of the networks would be 10 x 50 x 10,000 numbers"),
+    ],
+)
+def test_networks_that_there_is_no_room_for_are_refused(path, monkeypatch, problem, complaint):
+    monkeypatch.setattr("cpsrl.support.checks._memory", lambda: 1e8)
+    with pytest.raises(ValueError, match=complaint):
+        cpsrl.open(path, cpsrl.BootstrappedDQN(), problem)
+    assert not path.exists()
 
 
 def test_ids_make_calls_safe_to_repeat(path):
@@ -184,7 +226,7 @@ def test_every_agent_is_the_same_with_outcomes_late_and_after_reopening(path, na
             if t == 29:
                 agent.close()
             else:
-                agent._end("was let go without a word")
+                agent._disk.end("was let go without a word")
             agent = cpsrl.open(path, *((spec, sizes) if t < 40 else ()))
     assert equal(agent.agent.state(), twin.state())
     assert set(agent.pending()) == {decision.id for decision, _ in waiting}
@@ -203,7 +245,7 @@ def test_act_and_observe_are_those_of_the_live_agent(path, name):
         assert agent.act(state) == action == twin.act(state)
         assert agent.event == events
         if t == 20:
-            agent._end("was let go without a word")
+            agent._disk.end("was let go without a word")
             agent = cpsrl.open(path)
             assert agent.act(state) == action
         reward = float(rng.random())
@@ -250,7 +292,7 @@ def test_one_process_at_a_time(path):
         program = f"import cpsrl; cpsrl.open({str(path)!r})"
         other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert "is in use: process" in other.stderr
-        looked = durable.view(path)
+        looked = live.view(path)
         assert looked.event == agent.event
         with pytest.raises(ValueError, match="to look at only"):
             looked.decide("idle")
@@ -353,11 +395,18 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrates_after_a_copy(path, 
     version(0)
     with pytest.raises(DamagedError, match="there never was a schema 0"):
         cpsrl.open(path)
-    ran = []
+    ((epoch,),) = rows(path, "SELECT epoch FROM writer")
+    counted, fails = "UPDATE writer SET epoch = epoch + 1000", "SELECT * FROM nowhere"
     for step in range(schema.SCHEMA):
-        monkeypatch.setitem(schema.MIGRATIONS, step, lambda db: ran.append(db.in_transaction))
+        monkeypatch.setitem(schema.MIGRATIONS, step, [counted])
+    with monkeypatch.context() as last:
+        last.setitem(schema.MIGRATIONS, schema.SCHEMA - 1, [counted, fails])
+        with pytest.raises(ValueError, match="no such table: nowhere"):
+            cpsrl.open(path)
+    assert rows(path, "SELECT epoch FROM writer") == [(epoch,)]
+    assert rows(path, "PRAGMA user_version") == [(0,)]
     cpsrl.open(path).close()
-    assert ran == [True] * schema.SCHEMA
+    assert rows(path, "SELECT epoch FROM writer") == [(epoch + 1000 * schema.SCHEMA + 1,)]
     assert rows(f"{path}.schema-0", "PRAGMA user_version") == [(0,)]
     assert rows(path, "PRAGMA user_version") == [(schema.SCHEMA,)]
 
@@ -368,34 +417,124 @@ def test_one_who_looks_at_a_migrated_agent_takes_nothing_away(path, monkeypatch)
         db.execute("PRAGMA user_version = 0")
     db.close()
     for step in range(schema.SCHEMA):
-        monkeypatch.setitem(schema.MIGRATIONS, step, lambda db: None)
+        monkeypatch.setitem(schema.MIGRATIONS, step, [])
     with cpsrl.open(path) as agent:
         agent.decide("idle")
-        look = f"from cpsrl.live.durable import view; view({str(path)!r}).close()"
+        look = f"from cpsrl.live import view; view({str(path)!r}).close()"
         subprocess.run([sys.executable, "-c", look], check=True)
         assert path.with_name(f"{path.name}-wal").exists()
 
 
-def test_under_other_versions_it_goes_on_and_journals_the_change(path, monkeypatch):
+@pytest.fixture
+def other_versions(monkeypatch):
+    """A function after which this process has other versions than what was written before."""
+
+    def change():
+        here = provenance.provenance
+
+        def elsewhere(*given):
+            found = here(*given)
+            return replace(found, versions=found.versions | {"numpy": "9.9"})
+
+        monkeypatch.setattr(provenance, "provenance", elsewhere)
+        monkeypatch.setattr(memory, "provenance", elsewhere)
+
+    return change
+
+
+def test_under_other_versions_it_goes_on_and_journals_the_change(path, other_versions):
     agent = opened(path, journal="keep")
     decision = agent.decide("idle")
     agent.outcome(decision.id, 1.0, "busy")
-    agent._end("was let go without a word")
-    here = provenance.provenance
-
-    def elsewhere(*given):
-        found = here(*given)
-        return replace(found, versions=found.versions | {"numpy": "9.9"})
-
-    monkeypatch.setattr(provenance, "provenance", elsewhere)
-    monkeypatch.setattr(durable, "provenance", elsewhere)
+    agent._disk.end("was let go without a word")
+    other_versions()
     with cpsrl.open(path) as agent:
         assert agent.event == 3
+        assert rows(path, "SELECT count(*) FROM journal") == [(0,)], "its snapshot is written too"
     ((kind, change),) = rows(path, "SELECT kind, id FROM events WHERE n = 3")
     assert kind == "versions"
     assert "here 9.9" in change
     with cpsrl.open(path) as agent:
         assert agent.event == 3
+
+
+def test_under_other_versions_what_was_done_is_not_decided_anew(path, other_versions, monkeypatch):
+    """Versions under which every decision would be another one."""
+    agent = opened(path)
+    decisions = [agent.decide("idle", id=f"d{i}") for i in range(20)]
+    for one in decisions[:10]:
+        agent.outcome(one.id, 0.5, "busy")
+    acted = agent.act("down")
+    agent._disk.end("was let go without a word")
+    other_versions()
+    act = PSRLAgent.act
+    monkeypatch.setattr(PSRLAgent, "act", lambda self, state: 1 - act(self, state))
+    with cpsrl.open(path) as agent:
+        assert agent.event == 32
+        assert agent.act("down") == acted
+        assert agent.event == 32
+        assert [agent.decide("idle", id=one.id) for one in decisions] == decisions
+        done = [sum(one.action == name for one in decisions[:10]) for name in ACTIONS]
+        assert agent.totals.visits.tolist() == [done, [0, 0], [0, 0]]
+        assert agent.agent.step == 21
+    with cpsrl.open(path) as agent:
+        assert agent.act("down") == acted
+        agent.observe("down", acted, 0.5, "idle")
+        assert agent.act("down") == ACTIONS[1 - agent.agent.policy[2]]
+
+
+def test_under_other_versions_networks_are_not_asked_again(path, other_versions, monkeypatch):
+    pytest.importorskip("jax")
+    from cpsrl.networks import learner
+
+    spec, sizes, seen = small("bootstrapped-dqn")
+    agent = cpsrl.open(path, spec, sizes, seed=5)
+    for i in range(30):
+        decision = agent.decide(seen[i % 4])
+        if i % 3:
+            agent.outcome(decision.id, 0.5, seen[0])
+    state = agent.agent.state()
+    agent._disk.end("was let go without a word")
+    other_versions()
+    with monkeypatch.context() as patched:
+        patched.setattr(learner, "greedy", None)
+        agent = cpsrl.open(path)
+    assert equal(agent.agent.state(), state)
+    agent.decide(seen[0])
+    agent.close()
+
+
+def test_opening_looks_at_what_it_needs_and_check_at_every_row(path, capsys):
+    with opened(path, journal="keep", snapshot_every=10) as agent:
+        for i in range(40):
+            agent.decide("idle", id=f"d{i}")
+        for i in range(20):
+            agent.outcome(f"d{i}", 0.5, "busy")
+        agent.learn([("idle", "go", 0.5, "busy")])
+        agent.check()
+    whole = path.read_bytes()
+    damages = {
+        "UPDATE decisions SET action = 1 - action WHERE id = 'd7'": "'d7' is not what was written",
+        "UPDATE logs SET lines = 7": "logs has a row that was not written so",
+        "UPDATE history SET reward = 0.75 WHERE n = 50": "event 50 of its history",
+    }
+    for damage, message in damages.items():
+        path.write_bytes(whole)
+        with sqlite3.connect(path) as db:
+            db.execute(damage)
+        db.close()
+        assert main(["agent", "decide", str(path), "idle", "--id", "new"]) == 0
+        with cpsrl.open(path) as agent, pytest.raises(DamagedError, match=message):
+            agent.check()
+        capsys.readouterr()
+        assert main(["agent", "check", str(path)]) == 2
+        assert "is damaged" in capsys.readouterr().err
+        if "d7" in damage:
+            with cpsrl.open(path) as agent, pytest.raises(DamagedError, match=message):
+                agent.decide("idle", id="d7")
+    path.write_bytes(whole)
+    assert main(["agent", "check", str(path)]) == 0
+    assert "40 decisions" in capsys.readouterr().out
 
 
 @dataclass(frozen=True)
@@ -440,7 +579,7 @@ def test_a_draw_that_fails_half_way_leaves_the_agent_as_it_was(path, monkeypatch
 def test_a_disk_that_fails_ends_the_agent_and_loses_nothing_acknowledged(path, folder):
     agent = opened(path)
     agent.decide("idle", id="a")
-    agent._db.execute("PRAGMA query_only = ON")
+    agent._database._db.execute("PRAGMA query_only = ON")
     with pytest.raises(OSError, match="could not be written"):
         agent.decide("idle", id="b")
     with pytest.raises(ValueError, match="ahead of it: open it again"):

@@ -1,6 +1,5 @@
 """SIGKILL at random moments: with "full" everything acknowledged is there, and nothing twice."""
 
-import time
 from importlib.util import find_spec
 
 import numpy as np
@@ -8,22 +7,14 @@ import pytest
 
 from contracts.test_agents import equal
 from live import driver
-from live.forks import forked
+from live.forks import forked, was_killed
 
 
 def run_and_be_killed(path, kind, decisions, written, seconds, calls=1, **options):
-    """Go on in a child that is killed; return what was acknowledged so far.
-
-    It is killed `seconds` after its call number `calls`, or after its start if that is 0; if it
-    ends before that, there is nothing to kill.
-    """
-    before = len(driver.acknowledged(written))
-    child = forked(driver.go_on_and_write, path, kind, decisions, written, options)
-    while child.is_alive() and len(driver.acknowledged(written)) < before + calls:
-        time.sleep(0.0005)
-    child.join(seconds)
-    child.kill()
-    child.join()
+    """Go on in a child that is killed so soon; return what was acknowledged so far."""
+    more = (options, calls, seconds)
+    child = forked(driver.go_on_and_write, path, kind, decisions, written, *more)
+    assert was_killed(child) == (calls is not None), "it ended by itself"
     return driver.acknowledged(written)
 
 
@@ -41,7 +32,7 @@ def killed_often(path, kind, decisions, kills):
         calls = 0 if early else int(rng.integers(1, most))
         found = run_and_be_killed(path, kind, decisions, written, wait, calls)
     assert len(found) < len(driver.operations(decisions)), "it was through before the last kill"
-    return run_and_be_killed(path, kind, decisions, written, 600)
+    return run_and_be_killed(path, kind, decisions, written, 0, calls=None)
 
 
 def check_as_undisturbed(path, kind, decisions, acknowledged):

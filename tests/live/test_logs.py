@@ -48,7 +48,7 @@ def test_a_log_is_the_same_as_its_outcomes_and_time_stands_still(agent, tmp_path
     agent.learn(ROWS * 2)
     assert equal(agent.agent.state(), twin.state())
     assert agent.agent.step == 1
-    agent._end("was let go without a word")
+    agent._disk.end("was let go without a word")
     with cpsrl.open(agent.path) as reopened:
         assert equal(reopened.agent.state(), twin.state())
         assert not reopened.learn(ROWS * 2).new

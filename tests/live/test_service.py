@@ -15,7 +15,7 @@ import pytest
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.live import service
+from cpsrl.live import access, app, service
 
 pytest.importorskip("starlette")
 httpx = pytest.importorskip("httpx")
@@ -37,7 +37,10 @@ def asked(agent, *requests, token=None, names=(), host="localhost:8000"):
     """Send requests, as keyword arguments of httpx, and return the answers."""
 
     async def ask():
-        transport = httpx.ASGITransport(service.app(agent, token, names), raise_app_exceptions=True)
+        served = (
+            app.app(agent, token, names) if isinstance(agent, cpsrl.live.DurableAgent) else agent
+        )
+        transport = httpx.ASGITransport(served, raise_app_exceptions=True)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
             return [await client.request(**request) for request in requests]
 
@@ -87,7 +90,7 @@ def test_learn_explain_status_and_the_rest(agent):
     assert rates.json()["states"] == STATES
     assert health.json() == {"ok": True}
     paths = described.json()["paths"]
-    assert set(paths) == {f"/{name}" for name in [*service.CHANGES, *service.LOOKS]}
+    assert set(paths) == {f"/{name}" for name in [*app.CHANGES, *app.LOOKS, *app.SERVER]}
     assert paths["/outcome"]["post"]["requestBody"]["required"]
     parameters = paths["/explain"]["get"]["parameters"]
     assert {one["name"]: one["required"] for one in parameters} == {
@@ -115,7 +118,7 @@ def test_a_state_in_an_address_that_is_none_is_refused(folder, state):
 
 def test_nothing_is_told_without_the_token(agent):
     asked_for = [
-        get("status"), get(""), get("health"), get("nowhere"), get("openapi.json"),
+        get("status"), get(""), get("ready"), get("nowhere"), get("openapi.json"),
         post("decide", id="a", state="idle"),
     ]  # fmt: skip
     basic = base64.b64encode(f"me:{TOKEN}x".encode()).decode()
@@ -129,6 +132,7 @@ def test_nothing_is_told_without_the_token(agent):
             assert answer.status_code == 401
             assert answer.json() == {"error": "show the token"}
     assert agent.event == 0
+    assert [answer.json() for answer in asked(agent, get("health"), token=TOKEN)] == [{"ok": True}]
     right = base64.b64encode(f"me:{TOKEN}".encode()).decode()
     for shown in (f"Bearer {TOKEN}", f"Basic {right}"):
         (answer,) = asked(agent, get("status", headers={"Authorization": shown}), token=TOKEN)
@@ -165,9 +169,9 @@ def test_others_need_a_token(agent):
     with pytest.raises(ValueError, match=r"others can reach 0\.0\.0\.0: put a token"):
         service.serve(agent, "0.0.0.0")
     with pytest.raises(ValueError, match="at least 8"):
-        service.needed_token("0.0.0.0", "short")
-    assert service.needed_token("::1", None) is None
-    assert service.needed_token("0.0.0.0", TOKEN) == TOKEN
+        access.needed_tokens("0.0.0.0", "short")
+    assert not access.needed_tokens("::1", None)
+    assert access.needed_tokens("0.0.0.0", TOKEN)
 
 
 NUMBERS = (-1, 1.5, 2**70)
@@ -220,7 +224,7 @@ def test_a_thousand_malformed_requests_change_nothing(agent):
     requests = [malformed(rng) for _ in range(1000)]
     big = {"method": "POST", "url": "/learn", "headers": {"Content-Type": "application/json"}}
     nested = big | {"content": b"[" * 100_000}
-    big |= {"content": b'{"rows": [' + b"1," * service.MOST_BYTES}
+    big |= {"content": b'{"rows": [' + b"1," * app.MOST_BYTES}
     for request, answer in zip(requests, asked(agent, *requests), strict=True):
         assert 400 <= answer.status_code < 500, request
         assert answer.json()["error"]

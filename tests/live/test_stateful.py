@@ -115,7 +115,7 @@ class Calls(RuleBasedStateMachine):
             self.agent.close()
         else:
             self.agent.flush()
-            self.agent._end("was let go without a word")
+            self.agent._disk.end("was let go without a word")
         self.agent = self.opened()
 
     @invariant()

@@ -13,8 +13,9 @@ from cpsrl.agents import Fleet
 from cpsrl.beliefs import Forgetting
 from cpsrl.cli.main import main
 from cpsrl.live import Conflict, schema
+from cpsrl.live.events import seal_of
 from cpsrl.seeding import Streams
-from cpsrl.trees import DamagedError
+from cpsrl.support.serialise import DamagedError
 
 STATES, ACTIONS = ["idle", "busy", "down"], ["wait", "go"]
 SHOPS = (None, "shop-1", "shop-2", "$array")
@@ -94,7 +95,7 @@ def test_the_journal_says_whose_a_decision_was_and_its_seal_covers_it(path):
         assert db.execute(query).fetchall() == [("a", None), ("b", "shop-1")]
         db.execute("UPDATE journal SET stream = 'shop-2' WHERE id = 'b'")
     db.close()
-    agent._end("is killed")
+    agent._disk.end("is killed")
     with pytest.raises(DamagedError, match="event 2 of its journal is not what was written"):
         cpsrl.open(path)
 
@@ -128,13 +129,17 @@ def test_a_file_of_the_schema_before_streams_opens_and_goes_on(path):
     for one in (agent, plain):
         for i in range(20):
             one.decide(STATES[i % 3], f"{i}")
-    agent._end("is killed")
+    agent._disk.end("is killed")
     with sqlite3.connect(path) as db:
         ((events,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'events'").fetchall()
         db.execute("DROP VIEW events")
         for table in ("journal", "history", "decisions"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN stream")
+        db.execute("ALTER TABLE decisions DROP COLUMN at")
+        for row in db.execute("SELECT * FROM decisions").fetchall():
+            db.execute("UPDATE decisions SET seal = ? WHERE id = ?", (seal_of(row[:-1], 7), row[0]))
         db.execute(events)
+        db.execute("ALTER TABLE writer DROP COLUMN epoch")
         db.execute("PRAGMA user_version = 1")
         old = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
     db.close()
@@ -152,7 +157,7 @@ def test_a_file_of_the_schema_before_streams_opens_and_goes_on(path):
     with sqlite3.connect(f"{path}.schema-1") as db:
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
     db.close()
-    assert schema.SCHEMA == 2
+    assert schema.SCHEMA == 4
 
 
 @pytest.mark.parametrize(
@@ -192,10 +197,10 @@ def test_a_saved_agent_keeps_its_streams(folder):
 def test_over_http(path):
     pytest.importorskip("starlette")
     httpx = pytest.importorskip("httpx")
-    from cpsrl.live import service
+    from cpsrl.live import app
 
     async def ask(agent, *bodies):
-        transport = httpx.ASGITransport(service.app(agent))
+        transport = httpx.ASGITransport(app.app(agent))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             posts = [await client.post("/decide", json=body) for body in bodies]
             return [*posts, await client.get("/explain?state=idle&draws=99&stream=shop-1")]
@@ -208,7 +213,7 @@ def test_over_http(path):
         assert first.json() == again.json()
         assert [one.status_code for one in (first, other, wrong, why)] == [200, 409, 400, 200]
         assert why.json()["drawn"]["stream"] == "shop-1"
-        decide = service.openapi()["paths"]["/decide"]["post"]["requestBody"]["content"]
+        decide = app.openapi()["paths"]["/decide"]["post"]["requestBody"]["content"]
         needed = decide["application/json"]["schema"]
         assert needed["required"] == ["id", "state"]
         assert "stream" in needed["properties"]

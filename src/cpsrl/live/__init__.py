@@ -11,6 +11,8 @@ What happens when:
 - `outcome` learns, in the order of arrival. A rule that looks at counts is asked after each one; if
   it says so, the draw is made at the next `decide`.
 - `discard` ends a decision without an outcome, and turns nothing back.
+- `evolve` goes on with other labels, another range or another agent, and the counts of what was
+  seen; a label keeps its number in the database, so nothing that was written is written anew.
 - `act` and `observe` are the simple loop: `observe` learns and moves the clock on. `learn` takes a
   file of past transitions: it learns, and time stands still.
 - Asked again with the same id, `decide` gives the same action; with another state it raises. The
@@ -21,6 +23,21 @@ Every call is an event, numbered 1, 2, ... . The agent is its events applied in 
 snapshot and the events since then give it back bit for bit (`cpsrl.live.schema` has the tables).
 """
 
-from cpsrl.live.durable import Conflict, Decision, DurableAgent, UnknownDecision, open
+from cpsrl.live.apprentice import Verdict
+from cpsrl.live.durable import DurableAgent
+from cpsrl.live.events import Conflict, Decision, Evolution, UnknownDecision
+from cpsrl.live.opening import backup, open, view
+from cpsrl.live.options import Options
 
-__all__ = ["Conflict", "Decision", "DurableAgent", "UnknownDecision", "open"]
+__all__ = [
+    "Conflict",
+    "Decision",
+    "DurableAgent",
+    "Evolution",
+    "Options",
+    "UnknownDecision",
+    "Verdict",
+    "backup",
+    "open",
+    "view",
+]

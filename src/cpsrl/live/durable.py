@@ -1,439 +1,319 @@
-"""The durable agent: a live agent, and the database that it can always be had from again.
+"""The durable agent: a live agent, and the database from which it can always be rebuilt.
 
-A call checks what it is given, applies it to the live agent in memory, and writes the event; when
-it returns, the event is on disk (durability "full"), or will be within `commit_every` seconds
+A call checks what it is given, applies it to the agent in memory, and writes the event; when it
+returns, the event is on disk (durability "full"), or will be within `commit_every` seconds
 ("group"). If the disk fails in between, memory is ahead of it and the agent refuses to go on.
 """
 
-import atexit
+import logging
 import os
-import sqlite3
 import threading
 import time
-import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
-from cpsrl.agents import Agent, Fleet
-from cpsrl.agents.saved import recipe_in, stored_recipe
-from cpsrl.checks import checked_number, checked_whole, checked_word, count
-from cpsrl.experiments.provenance import PACKAGES, Provenance, provenance
-from cpsrl.live import schema
-from cpsrl.live.labels import Labels, labels_in, labels_of
-from cpsrl.live.logs import Learned, read_log
-from cpsrl.live.tally import Rate, Tally
-from cpsrl.seeding import Streams
-from cpsrl.trees import DamagedError, sealed
+import numpy as np
 
-if TYPE_CHECKING:
-    from cpsrl.live.explain import Explanation
-
-DURABILITIES = ("full", "group")
-JOURNALS = ("drop", "keep")
-REMEMBER = 100_000
-OWN = "#"
-"""What the ids begin with that the agent gives itself."""
-MOST_ID = 200
-
-INSERT_EVENT = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_DECISION = "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-FINISH = "UPDATE decisions SET finished = ?, reward = ?, next_state = ?, seal = ? WHERE id = ?"
-FORGET = (
-    "DELETE FROM decisions WHERE finished = "
-    "(SELECT min(finished) FROM decisions WHERE finished IS NOT NULL)"
+from cpsrl.agents import Agent
+from cpsrl.agents.checkpoint import recipe_in, stored_recipe
+from cpsrl.live.apprentice import Verdict, check_can_be_one, verdict
+from cpsrl.live.at_path import Lock, reading
+from cpsrl.live.disk import Disk, uninterrupted
+from cpsrl.live.events import (
+    Conflict,
+    Decided,
+    Decision,
+    Event,
+    Evolution,
+    Kind,
+    UnknownDecision,
+    check_line,
 )
+from cpsrl.live.explain import Explanation, check_chooses, explain
+from cpsrl.live.labels import labels_in, labels_of
+from cpsrl.live.logs import Learned, read_log
+from cpsrl.live.memory import Memory, check_settings, checked_agent, in_words
+from cpsrl.live.options import REMEMBER, Options
+from cpsrl.live.schema import Database
+from cpsrl.live.totals import Rate, Totals
+from cpsrl.support.checks import checked_number
+from cpsrl.support.renamed import moved
+from cpsrl.support.serialise import DamagedError, canonical, decoding, sealed
+
+log = logging.getLogger("cpsrl")
+OWN = "#"
+"""The prefix of the ids that the agent chooses itself."""
+FIRST_LOOK = 64
+"""The number of outcomes after which an apprentice first asks whether it is better."""
+MOST_RECENT = 1000
+"""The most decisions without an outcome that are kept in memory as well."""
+MOST_EXPIRED = 20
+"""The most decisions, and streams, that one call ends because their time is up."""
 
 
-class UnknownDecision(ValueError):
-    """There is no decision of that id, or it was finished long ago."""
+def __getattr__(name: str) -> Any:
+    return moved(__name__, name)
 
 
-class Conflict(ValueError):
-    """The id was used for something else."""
+class _Call:
+    """The context of a call: holds the agent's lock, and checks that the agent can be used."""
 
+    def __init__(self, agent: "DurableAgent", writes: bool) -> None:
+        self.agent, self.writes = agent, writes
 
-@dataclass(frozen=True)
-class Decision:
-    """A decision: its `id`, by which its outcome is told, and the `action` to take."""
-
-    id: str
-    action: Any
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A row of the table of decisions."""
-
-    id: str
-    decided: int
-    state: Any
-    action: int
-    finished: int | None
-    reward: float | None
-    next_state: Any
-    stream: str | None
-
-    def row(self) -> tuple[Any, ...]:
-        """Return the columns before the seal."""
-        return tuple(vars(self).values())[:-1]
-
-    @property
-    def seal(self) -> int:
-        return schema.seal_of(self.row(), stream=self.stream)
-
-
-def open(
-    path: str | os.PathLike[str],
-    agent: Agent | None = None,
-    problem: Any = None,
-    *,
-    seed: int = 0,
-    durability: str = "full",
-    commit_every: float = 0.05,
-    journal: str | None = None,
-    remember: int | None = None,
-    snapshot_every: int = 2000,
-) -> "DurableAgent":
-    """Make a durable agent, or open the one that is there; one process at a time may have it.
-
-    Args:
-        path: the SQLite file.
-        agent: what it is, such as `cpsrl.ContinuingPSRL()`; None takes that of the file.
-        problem: `(states, actions)`, each a list of labels or a number, and after them the range
-            `(low, high)` of the mean rewards where it is not (0, 1); or `Sizes`, `FeatureSizes`, or
-            a `TabularMDP`, of which it gets labels, sizes and range and not the model. None takes
-            that of the file.
-        seed: the root seed of a new agent.
-        durability: "full": a call returns when what it did is on disk. "group": it may be lost if
-            the process is killed within `commit_every` seconds; a program that ends loses nothing.
-        commit_every: how often "group" writes to the disk.
-        journal: "drop" (as a new agent does) forgets the events before the last snapshot, "keep"
-            keeps them all.
-        remember: how many finished decisions to recognise when they are told of again (100,000).
-        snapshot_every: the number of events from one snapshot to the next, which bounds what is
-            repeated when the agent is opened.
-    """
-    path = Path(path)
-    if str(path) == ":memory:":
-        raise ValueError("a durable agent is a file; cpsrl.start gives one in memory")
-    checked_word("durability", durability, DURABILITIES)
-    seconds = checked_number("commit_every", commit_every, 0.001, 3600)
-    every = checked_whole("snapshot_every", snapshot_every, 1)
-    if journal is not None:
-        checked_word("journal", journal, JOURNALS)
-    if remember is not None:
-        remember = checked_whole("remember", remember, 1)
-    if agent is not None and not isinstance(agent, Agent):
-        raise ValueError(f"agent must be one such as cpsrl.ContinuingPSRL(), not {agent!r}")
-    if isinstance(agent, Fleet) and agent.n > 1:
-        raise ValueError(
-            "a durable agent has streams by name, as many as there are: open it as "
-            f"{agent.one.label} and give decide(state, stream=...) their names"
-        )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}")
-    if not path.exists() and (agent is None or problem is None):
-        raise FileNotFoundError(
-            f"there is no agent at {path}: give the agent and its problem to make one, or make it "
-            "with `cpsrl agent new`"
-        )
-    beginning = None
-    if not path.exists() and agent is not None:
-        beginning = _beginning(agent, problem, seed)  # mistakes are found before there is a file
-    writer = schema.Writer(path)
-    try:
-        if schema.is_new(path):
-            if agent is None or problem is None:
-                raise ValueError(f"{path} is empty: give the agent and its problem")
-            settings = {"journal": journal or "drop", "remember": remember or REMEMBER}
-            db = _create(path, beginning or _beginning(agent, problem, seed), settings)
-        else:
-            db = schema.reopen(path)
+    def __enter__(self) -> None:
+        agent = self.agent
+        disk = agent._disk
+        if disk.in_child:
+            raise disk.refusal()
+        if not disk.mutex.acquire(blocking=False):
+            begun = time.perf_counter()
+            disk.mutex.acquire()
+            agent.lock_wait_seconds += time.perf_counter() - begun
         try:
-            return DurableAgent(
-                *(path, db, writer, agent, problem),
-                settings={"journal": journal, "remember": remember},
-                group=seconds if durability == "group" else None,
-                snapshot_every=every,
-            )
+            if disk.why_not or (self.writes and not disk.writable):
+                raise disk.refusal()
+            if agent._ahead:  # of the disk: what changed it failed before it was written
+                agent._load()
         except BaseException:
-            db.close()
+            disk.mutex.release()
             raise
-    except BaseException:
-        writer.release()
-        raise
 
-
-def view(path: str | os.PathLike[str], agent: Agent | None = None) -> "DurableAgent":
-    """Return the agent in `path` as it stands, to look at: it changes nothing and needs no lock."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no agent at {path}")
-    if schema.is_new(path):
-        raise ValueError(f"{path} is empty: there is no agent in it")
-    db = schema.reopen(path, write=False)
-    try:
-        with schema.reading(path):
-            db.execute("BEGIN")
-        return DurableAgent(path, db, None, agent, None)
-    except BaseException:
-        db.close()
-        raise
-
-
-def _beginning(agent: Agent, problem: Any, seed: int) -> dict[str, Any]:
-    """Return the documents of a new agent."""
-    labels = labels_of(problem, agent)
-    live = agent.start(labels.sizes, Streams(seed))
-    about = {"agent": stored_recipe(live.spec), "problem": labels.to_tree()}
-    snapshot = _snapshot(0, 0, live, Tally(labels.n_states, labels.sizes.n_actions))
-    return {"about": about, "snapshot": snapshot}
-
-
-def _create(path: Path, beginning: dict[str, Any], settings: dict[str, Any]) -> sqlite3.Connection:
-    about = {**beginning["about"], **settings}
-    with schema.reading(path):
-        return schema.create(path, {**beginning, "about": about})
-
-
-def _snapshot(event: int, seal: int, live: Any, tally: Tally) -> dict[str, Any]:
-    return {
-        "event": event,
-        "seal": seal,
-        "agent": live.state(),
-        "tally": tally.state(),
-        "provenance": vars(_provenance(live.spec)),
-    }
-
-
-def _provenance(spec: Any) -> Provenance:
-    return provenance((*PACKAGES, *spec.packages))
-
-
-_grouped: "weakref.WeakSet[DurableAgent]" = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_grouped.clear)  # whose connections are the parent's
-
-
-@atexit.register
-def _flush_groups() -> None:
-    """Have on disk what agents of this process, when it ends, have not committed yet."""
-    for agent in list(_grouped):
-        agent.flush()
+    def __exit__(self, *_: object) -> None:
+        self.agent._disk.mutex.release()
 
 
 class DurableAgent:
-    """An agent on disk (see `cpsrl.open`). Its calls may come from any thread.
+    """An agent on disk (see `cpsrl.open`). Its calls may come from any thread of its process.
 
-    To look at: `agent`, the live agent; `labels`; `tally`; `event`, the number of events so far.
+    To look at: `agent`, the live agent; `labels`; `totals`; `event`, the number of events so far.
     """
+
+    lock_wait_seconds = 0.0
+    """For how long its calls have waited for each other."""
 
     def __init__(
         self,
-        path: Path,
-        db: sqlite3.Connection,
-        writer: schema.Writer | None,
-        spec: Agent | None,
-        problem: Any,
-        settings: dict[str, Any] | None = None,
-        group: float | None = None,
-        snapshot_every: int = 2000,
+        database: Database,
+        lock: Lock | None,
+        spec: Agent | None = None,
+        problem: Any = None,
+        options: Options | None = None,
     ) -> None:
-        self.path, self._db, self._writer = path, db, writer
-        self._lock = threading.RLock()
-        self._why_not = ""
-        self._group = group
-        if group is not None:
-            _grouped.add(self)
-        self._timer: threading.Timer | None = None
-        self._snapshot_every = snapshot_every
-        about = schema.read_document(db, path, "about")
-        try:
+        self.path, self._database = database.path, database
+        options = options or Options()
+        about = database.read("about")
+        with decoding(self.path):
             self.labels = labels_in(about["problem"])
             self.spec = spec or recipe_in(about["agent"])
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            self.options = options.over(about)
         if problem is not None:
-            given = labels_of(problem, self.spec).to_tree()
-            if sealed(given)[2] != sealed(about["problem"])[2]:
+            given, here = labels_of(problem, self.spec), self.labels.left()
+            if sealed(given.to_tree())[2] != sealed(here.to_tree())[2]:
                 raise ValueError(
-                    f"{path} is the agent of another problem: it has {_in_words(self.labels)}"
+                    f"{self.path} is the agent of another problem: it has {in_words(self.labels)}"
                 )
-        given = {key: value for key, value in (settings or {}).items() if value is not None}
-        self._keep = (about | given)["journal"] == "keep"
-        self._remember = (about | given)["remember"]
+        self._about = about
         self._load()
-        if writer is not None:
-            if about | given != about:
-                with schema.reading(path), schema.transaction(db):
-                    schema.write_document(db, "about", about | given)
-            if self._changed:
-                self._commit(time.time(), "versions", self._changed)
-                self.snapshot()
+        check_settings(self.agent, self.options)
+        settings = about | options.stored()
+        self._expire_at, self._opened_at = 0.0, time.time()
+        group = options.commit_every if options.durability == "group" else None
+        self._disk = Disk(database, lock, group)
+        self._writing, self._looking = _Call(self, True), _Call(self, False)
+        if lock is not None:
+            if settings != about:
+                with reading(self.path), database.transaction():
+                    database.write("about", settings)
+                    self._about = settings
+                    if settings.get("background") != about.get("background"):
+                        self._write_snapshot()  # what is repeated was done under the old one
+                        self._load()
+            if self._memory.changed:
+                self._record(self._event(Kind.VERSIONS, self._memory.changed), snapshot=True)
+                self.flush()
 
     def _load(self) -> None:
-        """Have the live agent again from the snapshot and the events since then."""
-        stored = schema.read_document(self._db, self.path, "snapshot")
-        self.event, self._seal = stored["event"], stored["seal"]
-        self.tally = Tally(self.labels.n_states, self.labels.sizes.n_actions)
-        try:
-            self.agent: Any = self.spec.start(self.labels.sizes, Streams())
-            self.agent.restore(stored["agent"])
-            self.tally.restore(stored["tally"])
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
-        self._changed = Provenance(**stored["provenance"]).difference()
-        self._acted, self._ahead, self._since = False, False, 0
-        for n, at, kind, _, state, action, reward, next_state, seal, stream in schema.read_events(
-            self._db, self.path, self.event + 1, self._seal
-        ):
-            state, next_state = schema.from_text(state), schema.from_text(next_state)
-            self._replay(kind, state, action, reward, next_state, n, at, stream)
-            self.event, self._seal, self._since = n, seal, self._since + 1
-        with schema.reading(self.path):
-            counted = "SELECT count(*) FROM decisions WHERE finished IS NOT NULL"
-            (self._finished,) = self._db.execute(counted).fetchone()
+        """Rebuild the agent from the snapshot and the events since then."""
+        self._ahead = True  # until all of them are in it
+        stored = self._database.read("snapshot")
+        with decoding(self.path):
+            before = Options(background=self._about.get("background"))
+            self._memory = Memory(self.spec, self.labels, 0, before, stored)
+            for event, seal in self._database.events(self.event + 1, self._memory.seal):
+                try:
+                    self._memory.repeat(event, seal)
+                except ValueError as error:
+                    why = f"event {event.n} can't be repeated: {error}"
+                    raise DamagedError(self.path, why) from None
+        self._recent: dict[str, Decided] = {}
+        self._since = self.event - stored["event"]
+        self._finished = self._database.counted(finished=True)
+        self._waiting = self._database.counted(finished=False)
+        self._snapshot_at = time.time()
+        self._ahead = False
 
-    def _replay(
+    @property
+    def agent(self) -> Any:
+        """The live agent."""
+        return self._memory.live
+
+    @property
+    def totals(self) -> Totals:
+        """What happened so far, in numbers."""
+        return self._memory.totals
+
+    @property
+    def tally(self) -> Totals:
+        """The name of `totals` before version 0.3.0."""
+        warnings.warn("DurableAgent.tally is now totals", DeprecationWarning, stacklevel=2)
+        return self.totals
+
+    @property
+    def event(self) -> int:
+        """The number of events so far."""
+        return self._memory.event
+
+    @property
+    def label(self) -> str:
+        """What the agent is called."""
+        return str(self.agent.spec.label)
+
+    @property
+    def resamples(self) -> int:
+        """How many models were drawn, by the agent and by its streams."""
+        return self._memory.resamples
+
+    @property
+    def closed(self) -> bool:
+        """Whether the agent was closed, or had to give up."""
+        return self._disk.in_child or bool(self._disk.why_not)
+
+    @property
+    def drawing(self) -> bool:
+        """Whether a policy is being drawn in the background."""
+        return bool(getattr(self.agent, "drawing", False))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it had to give up, since its file could not be written."""
+        return self._disk.failed
+
+    def decide(
         self,
-        kind: str,
         state: Any,
-        action: int,
-        reward: Any,
-        next_state: Any,
-        n: int,
-        at: float,
-        stream: str | None,
-    ) -> None:
-        """Apply an event that was written; under the same versions it must do what it did then."""
-        try:
-            if kind in ("decide", "act"):
-                again = self._choose(kind, state, n, at, stream)
-                if again != action and not self._changed:
-                    raise ValueError(f"the action is {again} and was {action}")
-            elif kind in ("outcome", "observe"):
-                self._take_in(kind, state, action, reward, next_state, at)
-            elif kind == "discard":
-                self.tally.counts["discarded"] += 1
-        except ValueError as error:
-            raise DamagedError(self.path, f"event {n} can't be repeated: {error}") from None
-
-    def _choose(self, kind: str, state: Any, n: int, at: float, stream: str | None = None) -> int:
-        """Let the live agent, or a stream of it, decide or act, and note a resampling."""
-        agent = self.agent if stream is None else self.agent.stream(stream)
-        before = agent.resamples
-        action = int(getattr(agent, kind)(self.labels.shown(state)))
-        if agent.resamples > before:
-            self.tally.mark(n, at, _why(agent, before), stream)
-        self.tally.counts["decisions"] += kind == "decide"
-        return action
-
-    def _take_in(
-        self, kind: str, state: Any, action: int, reward: float, next_state: Any, at: float
-    ) -> None:
-        """Let the live agent learn from an outcome."""
-        learn = self.agent.observe if kind == "observe" else self.agent.learn
-        learn(self.labels.shown(state), action, reward, self.labels.shown(next_state))
-        self.tally.counts["decisions"] += kind == "observe"
-        self.tally.visit(state, action)
-        self.tally.add(reward, at)
-
-    def decide(self, state: Any, id: str | None = None, stream: str | None = None) -> Decision:
+        id: str | None = None,
+        stream: str | None = None,
+        actions: Sequence[Any] | None = None,
+        proposed: Any = None,
+    ) -> Decision:
         """Return a decision in `state`: what to do, and the id by which to tell how it went.
 
         With an `id` of one's own the call may be repeated: it gives the same decision again. With
         the name of a `stream`, such as "shop-3", it is that stream's decision: each has a clock, a
         coin and a drawn model of its own, and all learn as one. A stream begins with its first
         decision.
+
+        `actions` are those that are allowed this time. Where what the agent would do is not one of
+        them, a model is drawn for this decision, which takes as long as a resampling, and the best
+        of them in it is taken. Agents with a belief and those with networks can do this.
+
+        `proposed` is what somebody else would do; an apprentice does it (`cpsrl.live.Options`).
         """
-        with self._lock:
-            self._check_open()
+        with self._writing:
+            self._expire()
             number = self.labels.state("state", state)
-            self._check_stream(stream)
-            if id is not None:
-                known = self._find(id)
-                if known is not None:
-                    if known.state != number:
-                        theirs = self.labels.state_name(known.state)
-                        raise Conflict(f"decision {id!r} was taken in state {theirs!r}")
-                    if known.stream != stream:
-                        raise Conflict(f"decision {id!r} was taken in the stream {known.stream!r}")
-                    return Decision(id, self.labels.action_name(known.action))
-                if id.startswith(OWN):
-                    raise UnknownDecision(
-                        f"there is no decision {id!r}: ids that begin with {OWN} are the agent's"
-                    )
-            n, at = self.event + 1, time.time()
-            id = f"{OWN}{n}" if id is None else id
-            self._ahead = True
-            action = self._choose("decide", number, n, at, stream)
-            new = _Known(id, n, schema.in_text(number), action, None, None, None, stream)
-            insert = (INSERT_DECISION, (*new.row(), new.seal, stream))
-            self._commit(at, "decide", id, number, action, None, None, insert, stream=stream)
+            allowed = None if actions is None else self._allowed(number, actions)
+            if self.options.apprentice and proposed is None:
+                raise ValueError("an apprentice does as somebody else: say what, as proposed=")
+            taken = self._allowed(number, [proposed]) if self.options.apprentice else allowed
+            if allowed is not None and not set(taken or ()) <= set(allowed):
+                raise ValueError(f"proposed must be one of actions, not {proposed!r}")
+            if id is not None and (known := self._find(id)) is not None:
+                if known.state != number:
+                    theirs = self.labels.state_name(known.state)
+                    raise Conflict(f"decision {id!r} was taken in state {theirs!r}")
+                if known.stream != stream:
+                    raise Conflict(f"decision {id!r} was taken in the stream {known.stream!r}")
+                if allowed is not None and known.action not in allowed:
+                    theirs = self.labels.action_name(known.action)
+                    raise Conflict(f"decision {id!r} was {theirs!r}, which is not allowed now")
+                return Decision(id, self.labels.action_name(known.action))
+            if id is not None and id.startswith(OWN):
+                raise UnknownDecision(
+                    f"there is no decision {id!r}: ids that begin with {OWN} are the agent's"
+                )
+            self._memory.check_stream(stream, self.options.most_streams)
+            if self._waiting >= self.options.most_pending:
+                raise ValueError(
+                    f"{self._waiting:,} decisions wait for their outcome already: tell or discard "
+                    "some, or open the agent with outcome_within= or most_pending="
+                )
+            id = f"{OWN}{self.event + 1}" if id is None else id
+            event = self._event(Kind.DECIDE, id, number, None, None, taken, stream)
+            action = self._record(event, self._begin_decision)
             return Decision(id, self.labels.action_name(action))
 
     def outcome(self, id: str, reward: float, next_state: Any) -> None:
         """Tell how a decision went: the reward, and the state that it led to."""
-        with self._lock:
-            self._check_open()
+        with self._writing:
+            self._expire()
             known = self._found(id)
             reward = checked_number("reward", reward) + 0.0  # which has no -0.0
             number = self.labels.state("next_state", next_state)
-            if known.finished is not None:
-                if known.reward is None:
-                    raise Conflict(f"decision {id!r} was discarded")
-                if (known.reward, known.next_state) != (reward, number):
-                    theirs = self.labels.state_name(known.next_state)
-                    raise Conflict(
-                        f"decision {id!r} had another outcome: reward {known.reward}, next state "
-                        f"{theirs!r}"
-                    )
-                return
-            at = time.time()
-            self._taken("outcome", known.state, known.action, reward, number, at)
-            self._finish(at, "outcome", known, reward, number)
+            if known.finished is None:
+                event = self._event(Kind.OUTCOME, id, known.state, known.action, reward, number)
+                self._record(event, self._end_decision(known))
+                n = self.totals.counts["outcomes"]
+                if self.options.apprentice and n >= FIRST_LOOK and n & (n - 1) == 0:
+                    threading.Thread(target=self._consider, daemon=True).start()
+            elif known.reward is None:
+                within = self.options.outcome_within
+                late = f", as it had no outcome within {within:g} s" if within else ""
+                raise Conflict(f"decision {id!r} was discarded{late}")
+            elif (known.reward, known.next_state) != (reward, number):
+                theirs = self.labels.state_name(known.next_state)
+                raise Conflict(
+                    f"decision {id!r} had another outcome: reward {known.reward}, next state "
+                    f"{theirs!r}"
+                )
 
     def discard(self, id: str) -> None:
-        """End a decision that will have no outcome; it turns nothing back."""
-        with self._lock:
-            self._check_open()
+        """End a decision that will have no outcome; nothing is undone."""
+        with self._writing:
             known = self._found(id)
-            if known.finished is not None:
-                if known.reward is not None:
-                    raise Conflict(f"decision {id!r} had an outcome and can't be discarded")
-                return
-            self._ahead = True
-            self.tally.counts["discarded"] += 1
-            self._finish(time.time(), "discard", known, None, None)
+            if known.finished is None:
+                event = self._event(Kind.DISCARD, id, known.state, known.action)
+                self._record(event, self._end_decision(known))
+            elif known.reward is not None:
+                raise Conflict(f"decision {id!r} had an outcome and can't be discarded")
 
     def act(self, state: Any) -> Any:
         """Return the action in `state`; the same one until `observe` moves time on."""
-        with self._lock:
-            self._check_open()
-            number = self.labels.state("state", state)
-            n, at = self.event + 1, time.time()
-            if self._acted:
-                return self.labels.action_name(int(self.agent.act(self.labels.shown(number))))
-            self._ahead = True
-            action = self._choose("act", number, n, at)
-            self._commit(at, "act", None, number, action)
-            self._acted = True
+        with self._writing:
+            number, acted = self.labels.state("state", state), self._memory.acted
+            if acted is None:
+                action = self._record(self._event(Kind.ACT, None, number))
+            elif acted[0] == number:
+                action = acted[1]
+            else:
+                action = self.labels.action_number(self.agent.act(self.labels.shown(number)))
             return self.labels.action_name(action)
 
     def observe(self, state: Any, action: Any, reward: float, next_state: Any) -> None:
         """Learn from a transition and move time on."""
-        with self._lock:
-            self._check_open()
-            number, next_number = (
+        with self._writing:
+            transition = (
                 self.labels.state("state", state),
+                self.labels.action(action),
+                checked_number("reward", reward) + 0.0,
                 self.labels.state("next_state", next_state),
             )
-            chosen, at = self.labels.action(action), time.time()
-            reward = checked_number("reward", reward) + 0.0
-            self._taken("observe", number, chosen, reward, next_number, at)
-            self._commit(at, "observe", None, number, chosen, reward, next_number)
+            self._record(self._event(Kind.OBSERVE, None, *transition))
 
     def learn(self, past: Any) -> Learned:
         """Learn from transitions of the past: a `.csv` or `.parquet` file, or rows of them.
@@ -444,116 +324,217 @@ class DurableAgent:
         the recorded state: see `cpsrl.live.logs`.
         """
         rows = read_log(past, self.labels)
-        digest, at = rows.digest(), time.time()
-        with self._lock:
-            self._check_open()
-            with schema.reading(self.path):
-                query = "SELECT lines FROM logs WHERE sha256 = ?"
-                if self._db.execute(query, (digest,)).fetchone():
-                    return Learned(len(rows), False)
-            self._ahead, shown = True, self.labels.shown
-            for i, (state, action, reward, next_state) in enumerate(rows):
+        digest = rows.digest()
+        with self._writing:
+            if self._database.has_log(digest):
+                return Learned(len(rows), False)
+            self._ahead = True
+            for i, transition in enumerate(rows):
                 try:
-                    self.agent.learn(shown(state), action, reward, shown(next_state))
+                    self._memory.learn(*transition)
                 except ValueError as error:
                     raise rows.error(i, str(error)) from None
-                self.tally.visit(state, action)
-            self.tally.counts["learned"] += len(rows)
-            row = (digest, self.event + 1, at, len(rows))
-            insert = ("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", (*row, schema.seal_of(row)))
-            self._commit(at, "learn", digest, None, None, None, None, insert, snapshot=True)
+            event = self._event(Kind.LEARN, digest)
+
+            def add_log(event: Event, _: Any) -> None:
+                self._database.add_log(digest, event.n, event.at, len(rows))
+
+            self._record(event, add_log, snapshot=True)
             return Learned(len(rows), True)
 
+    def evolve(
+        self,
+        agent: Agent | None = None,
+        *,
+        add_states: Any = (),
+        retire_states: Sequence[Any] = (),
+        add_actions: Any = (),
+        retire_actions: Sequence[Any] = (),
+        reward_range: tuple[float, float] | None = None,
+        forget: bool = False,
+        dry_run: bool = False,
+    ) -> Evolution:
+        """Go on with a problem, or as an agent, that has changed; return what is kept.
+
+        What was seen is kept as counts, by beliefs that are made of them (`Dirichlet`): another
+        rule, objective, prior or range takes them over, and labels come and go. Time, coins and
+        streams go on, and the next decision draws a model of the new problem. It is one event: all
+        of it is on disk, or nothing. A decision that waits and whose state or action was retired
+        can be discarded, and nothing else.
+
+        Args:
+            agent: what it is from now on; None: as before.
+            add_states: labels, also of retired ones that come back; or where states have no
+                labels, how many more.
+            retire_states: labels, or numbers, of states that will not be met any more.
+            add_actions: as `add_states`; where some actions are not available, new ones are.
+            retire_actions: those that will not be taken any more.
+            reward_range: the new range of the mean rewards.
+            forget: whether it may be done where nothing that was learnt can be kept.
+            dry_run: return what would be kept, and change nothing.
+        """
+        changes = {
+            **{"add_states": add_states, "retire_states": retire_states},
+            **{"add_actions": add_actions, "retire_actions": retire_actions},
+            "reward_range": reward_range,
+        }
+        with self._writing:
+            labels, states, actions = self.labels.evolved(changes)
+            spec = checked_agent(agent) or self.agent.spec
+            if agent is None and sealed(labels.to_tree())[2] == sealed(self.labels.to_tree())[2]:
+                raise ValueError("nothing would change")
+            memory, kept = self._memory.evolved(spec, labels, states, actions, self.options)
+            found = Evolution(in_words(labels), *kept)
+            if dry_run:
+                return found
+            if kept.seen and not kept.transitions and not forget:
+                raise ValueError(f"{found}: to begin anew all the same, give forget=True")
+            about = self._about | {
+                "agent": stored_recipe(memory.live.spec),
+                "problem": labels.to_tree(),
+            }
+            said = {
+                key: list(map(str, value)) if hasattr(value, "__iter__") else value
+                for key, value in changes.items()
+            }
+            event = self._event(Kind.EVOLVE, canonical(said | {"agent": spec.label}).decode())
+            row = event.sealed(self._memory.seal, None)
+
+            def write() -> None:
+                self._database.add_event(row)
+                self._database.write("about", about)
+                memory.event, memory.seal = event.n, row[-1]
+                self._memory, self._about = memory, about
+                self.spec, self.labels = memory.live.spec, labels
+                self._write_snapshot()
+
+            self._disk.write(write, commit=True)
+            return found
+
+    def verdict(self) -> Verdict:
+        """Return how the agent compares with the policy that has acted, from a copy of it."""
+        with self._looking:
+            check_can_be_one(self.agent)
+            rows, columns = self.labels.kept
+            visits = self.totals.visits[np.ix_(rows, columns)].copy()
+            agent, seed = self.agent.snapshot(), self.event
+        return verdict(agent, visits, seed)
+
+    def take_over(self, force: bool = False) -> Verdict:
+        """Let an apprentice act by itself, if it is better or by `force`; return how it compares.
+
+        An apprentice asks itself at 64, 128, 256, ... outcomes, in a thread of its own.
+        """
+        found = self.verdict()
+        with self._writing:
+            if self.options.apprentice and (found.better or force):
+                about = self._about | {"apprentice": False}
+                event = self._event(Kind.TAKE_OVER, f"better with probability {found.probability}")
+
+                def write(*_: object) -> None:
+                    self._database.write("about", about)
+                    self._about, self.options = about, replace(self.options, apprentice=False)
+
+                self._record(event, write)
+                log.warning("the apprentice in %s acts by itself now: %s", self.path, found)
+        return found
+
+    def _consider(self) -> None:
+        with suppress(ValueError, OSError):  # it was closed meanwhile
+            self.take_over()
+
     def explain(
-        self, state: Any, draws: int | None = None, stream: str | None = None
-    ) -> "Explanation":
+        self,
+        state: Any,
+        draws: int | None = None,
+        stream: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> Explanation:
         """Return what the agent believes about `state`, and why it, or a stream of it, acts so.
 
-        `draws` models are drawn from its belief for this, by default 999, and 199 large ones.
+        `draws` models are drawn from its belief for this, by default 999 and 199 large ones, from a
+        copy of it: decisions do not wait. Setting `stop` ends it with a `Stopped`.
         """
-        from cpsrl.live.explain import explain
-
-        with self._lock:
-            self._check_open(writing=False)
-            return explain(self, self.labels.state("state", state), draws, stream)
-
-    @property
-    def label(self) -> str:
-        """What the agent is called."""
-        return str(self.agent.spec.label)
-
-    @property
-    def resamples(self) -> int:
-        """How many models were drawn, by the agent and by its streams."""
-        streams = getattr(self.agent, "members", {}).values()
-        return sum(one.resamples for one in (self.agent, *streams))
-
-    @property
-    def closed(self) -> bool:
-        """Whether the agent was closed, or had to give up."""
-        return bool(self._why_not)
+        with self._looking:
+            memory, number = self._memory, self.labels.state("state", state)
+            about = (memory.live, self.labels, memory.totals, number, memory.event)
+            explained = explain(*about, draws, stream)
+        return explained(stop)
 
     def pending(self) -> list[str]:
         """Return the ids of the decisions that wait for their outcome, the oldest first."""
-        with self._lock:
-            self._check_open(writing=False)
-            query = "SELECT id FROM decisions WHERE finished IS NULL ORDER BY decided"
-            with schema.reading(self.path):
-                return [id for (id,) in self._db.execute(query)]
+        with self._looking:
+            return self._database.pending()
 
     def status(self) -> dict[str, Any]:
         """Return where the agent stands, as a tree of plain values."""
-        with self._lock:
-            self._check_open(writing=False)
-            with schema.reading(self.path):
-                counted = "SELECT count(*) FROM decisions WHERE finished IS NULL"
-                (pending,) = self._db.execute(counted).fetchone()
-            counts, marks = self.tally.counts, self.tally.marks
-            rate = self.tally.reward / counts["outcomes"] if counts["outcomes"] else None
-            return {
-                "path": str(self.path),
-                "agent": self.label,
-                "problem": _in_words(self.labels),
-                "events": self.event,
-                **counts,
-                "pending": pending,
-                "reward": self.tally.reward,
-                "reward_rate": rate,
-                "streams": len(getattr(self.agent, "members", ())),
-                "resamples": self.resamples,
-                "last_resample": marks[-1]._asdict() if marks else None,
+        with self._looking:
+            facts = self._memory.facts()
+            facts |= {"pending": self._waiting, "apprentice": bool(self.options.apprentice)}
+            return {"path": str(self.path), **facts}
+
+    def metrics(self) -> dict[str, Any]:
+        """Return where the agent stands, and numbers by which it is watched.
+
+        `cpsrl.live.metrics` says what they are.
+        """
+        with self._looking:
+            now, oldest = time.time(), self._database.oldest(1)
+            since = (oldest[0].at or self._opened_at) if oldest else now
+            return self._memory.facts() | {
+                "pending": self._waiting,
+                "oldest_pending_seconds": max(0.0, now - since),
+                "resample_seconds": self._memory.resample_seconds,
+                "lock_wait_seconds": self.lock_wait_seconds,
+                "commits": self._disk.commits,
+                "commit_seconds": self._disk.commit_seconds,
+                "snapshot_age_seconds": now - self._snapshot_at,
             }
 
     def rates(self) -> list[Rate]:
         """Return the reward rate over time, in at most 32 stretches."""
-        with self._lock:
-            self._check_open(writing=False)
-            return self.tally.rates()
+        with self._looking:
+            return self.totals.rates()
+
+    def check(self) -> None:
+        """Raise a `DamagedError` unless every row of the file is what was written.
+
+        Opening looks at what it needs; this reads all of it.
+        """
+        with self._looking:
+            self._database.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the file to `path`, where there must be nothing."""
+        with self._looking:
+            self.flush()
+            self._database.backup(Path(path))
 
     def snapshot(self) -> None:
-        """Write down where the agent stands, so that no event before it need be repeated."""
-        with self._lock:
-            self._check_open()
-            self._guarded(self._write_snapshot)
+        """Write a snapshot, so that no event before it need be repeated."""
+        with self._writing:
+            self._disk.write(self._write_snapshot)
 
     def flush(self) -> None:
-        """Have everything on disk; with durability "full" it is there already."""
-        with self._lock:
-            if self._writer is not None and not self._why_not and self._db.in_transaction:
-                self._guarded(lambda: None, commit=True)
+        """Commit everything to disk; with durability "full" it is there already."""
+        self._disk.flush()
 
     def close(self) -> None:
-        """Write a snapshot and let the file go.
+        """Write a snapshot and close the file.
 
-        A call that was cut short has left half of its work in memory: then nothing is written.
+        A call that was cut short has left half of its work in memory, and a snapshot would wait for
+        what is being drawn: then what is on disk is enough, and is repeated on opening.
         """
-        with self._lock:
-            if self._why_not:
+        if self.closed:
+            return
+        with uninterrupted(), self._disk.mutex:
+            if self._disk.why_not:
                 return
-            if self._writer is not None and self._since and not self._ahead:
-                self._guarded(self._write_snapshot, commit=True)
+            current = not self._ahead and not self.drawing
+            if self._disk.writable and self._since and current:
+                self._disk.write(self._write_snapshot, commit=True)
             self.flush()
-            self._end("is closed")
+            self._disk.end("is closed")
 
     def __enter__(self) -> "DurableAgent":
         return self
@@ -564,165 +545,129 @@ class DurableAgent:
     def __repr__(self) -> str:
         return f"<{self.label} in {self.path}, {self.event:,} events>"
 
-    def _check_open(self, writing: bool = True) -> None:
-        if self._why_not:
-            raise ValueError(f"{self.path} {self._why_not}: open it again")
-        if writing and self._writer is None:
-            raise ValueError(f"{self.path} was opened to look at only")
-        if self._ahead:  # of the disk: what changed the agent failed before it was written
-            self._load()
+    def _allowed(self, state: Any, actions: Any) -> list[int]:
+        """Return the numbers of the actions among `actions` that there are in a state."""
+        check_chooses(self.agent)
+        if isinstance(actions, str) or not isinstance(actions, Sequence):
+            raise ValueError(f"actions must be a list of actions, not {actions!r}")
+        numbers = sorted({self.labels.action(action) for action in actions})
+        there = self.labels.available(state)
+        numbers = [n for n in numbers if there is None or there[self.labels.shown_action(n)]]
+        if not numbers:
+            raise ValueError(f"none of actions is available in {self.labels.state_name(state)!r}")
+        return numbers
 
-    def _check_stream(self, stream: Any) -> None:
-        """Raise a ValueError unless the agent can have a stream of that name."""
-        if stream is None:
-            return
-        _check_line("stream", stream)
-        rule = getattr(self.agent.spec, "rule", None)
-        if not hasattr(self.agent, "members") or rule is None or rule.needs_counts:
-            raise ValueError(
-                f"{self.label} has no streams that share its belief: those of a table "
-                "have, with a rule that does not look at the data, such as ContinuingPSRL()"
-            )
-
-    def _find(self, id: Any) -> _Known | None:
+    def _find(self, id: Any) -> Decided | None:
         """Return the decision `id` if it is known."""
-        _check_line("id", id)
-        with schema.reading(self.path):
-            query = "SELECT * FROM decisions WHERE id = ?"
-            row = self._db.execute(query, (id,)).fetchone()
-        if row is None:
-            return None
-        known = _Known(*row[:-2], *row[-1:])
-        if known.seal != row[-2]:
-            raise DamagedError(self.path, f"decision {id!r} is not what was written")
-        numbers = (schema.from_text(known.state), schema.from_text(known.next_state))
-        return _Known(**vars(known) | {"state": numbers[0], "next_state": numbers[1]})
+        check_line("id", id)
+        return self._recent.get(id) or self._database.decision(id)
 
-    def _found(self, id: Any) -> _Known:
-        known = self._find(id)
-        if known is None:
+    def _found(self, id: Any) -> Decided:
+        if (known := self._find(id)) is None:
             raise UnknownDecision(f"decision {id!r} is unknown or long finished")
         return known
 
-    def _taken(self, *event: Any) -> None:
-        """Let the live agent learn, which it refuses by a ValueError that changes nothing."""
-        self._ahead = True
-        try:
-            self._take_in(*event)
-        except ValueError:
-            self._ahead = False
-            raise
+    def _event(self, kind: Kind, id: str | None = None, *rest: Any) -> Event:
+        """Return an event that is about to happen."""
+        return Event(self._memory.event + 1, time.time(), kind, id, *rest)
 
-    def _finish(
-        self, at: float, kind: str, known: _Known, reward: float | None, next_state: Any
-    ) -> None:
-        """Write the event that ends a decision, and forget what is too old to be remembered."""
-        done = vars(known) | {"finished": self.event + 1, "reward": reward}
-        done |= {"state": schema.in_text(known.state), "next_state": schema.in_text(next_state)}
-        values = (self.event + 1, reward, done["next_state"], _Known(**done).seal, known.id)
-        statements: list[tuple[str, tuple[Any, ...]]] = [(FINISH, values)]
-        surplus = self._finished + 1 - self._remember
-        statements += [(FORGET, ())] * max(0, surplus)
-        self._finished += 1 - max(0, surplus)
-        self._commit(at, kind, known.id, known.state, known.action, reward, next_state, *statements)
+    def _expire(self) -> None:
+        """End the decisions, and forget the streams, whose time is up: some with each call."""
+        within, stream_within = self.options.outcome_within, self.options.stream_within
+        if within is None and stream_within is None:
+            return
+        now = time.time()
+        if within is not None and now >= self._expire_at:
+            for known in self._database.oldest(MOST_EXPIRED):
+                due = (known.at or self._opened_at) + within
+                if now < due:
+                    self._expire_at = due
+                    break
+                self._end_late(known)
+            else:
+                self._expire_at = now + (0.0 if self._waiting else within)
+        if stream_within is not None:
+            for name, at in list(self._memory.used.items())[:MOST_EXPIRED]:
+                if now < at + stream_within:
+                    break
+                self._record(self._event(Kind.LEAVE)._replace(stream=name), commit=False)
+        if self._disk.group is None and self._database.in_transaction:
+            self._disk.write(lambda: None, commit=True)
 
-    def _commit(
+    def _end_late(self, known: Decided) -> None:
+        """End a decision that had no outcome in time."""
+        taken, end = (known.id, known.state, known.action), self._end_decision(known)
+        if self.options.otherwise is not None:
+            event = self._event(Kind.OUTCOME, *taken, self.options.otherwise, known.state)
+            try:
+                self._record(event, end, commit=False)
+                return
+            except ValueError:  # the agent calls it impossible to stay
+                if self.closed:
+                    raise
+        self._record(self._event(Kind.DISCARD, *taken), end, commit=False)
+
+    def _record(
         self,
-        at: float,
-        kind: str,
-        id: str | None = None,
-        state: Any = None,
-        action: int | None = None,
-        reward: float | None = None,
-        next_state: Any = None,
-        *statements: tuple[str, tuple[Any, ...]],
-        stream: str | None = None,
+        event: Event,
+        more: Callable[[Event, Any], None] | None = None,
         snapshot: bool = False,
-    ) -> None:
-        """Write an event and what it changes, in one transaction."""
-        states = schema.in_text(state), schema.in_text(next_state)
-        row = (self.event + 1, at, kind, id, states[0], action, reward, states[1])
-        seal = schema.seal_of(row, self._seal, stream)
+        commit: bool | None = None,
+    ) -> Any:
+        """Apply an event and write it, in one transaction with `more`; return its action.
+
+        An outcome that the agent refuses by a ValueError has changed nothing.
+        """
+        memory, self._ahead = self._memory, True
+        try:
+            action = memory.apply(event)
+        except ValueError:
+            self._ahead = event.kind in (Kind.DECIDE, Kind.ACT)
+            raise
+        row = event.sealed(memory.seal, action)
 
         def write() -> None:
-            self._db.execute(INSERT_EVENT, (*row, seal, stream))
-            for statement, values in statements:
-                self._db.execute(statement, values)
-            self.event, self._seal, self._acted = row[0], seal, False
+            self._database.add_event(row)
+            if more is not None:
+                more(event, action)
+            memory.event, memory.seal = event.n, row[-1]
             self._since += 1
-            if snapshot or self._since >= self._snapshot_every:
+            late = self._since - self.options.snapshot_every
+            # It would wait for what is being drawn.
+            if snapshot or (late >= 0 and (late > self.options.snapshot_every or not self.drawing)):
                 self._write_snapshot()
 
-        self._guarded(write)
+        self._disk.write(write, commit)
         self._ahead = False
+        return action
+
+    def _begin_decision(self, event: Event, action: int) -> None:
+        """Write the decision that an event is."""
+        id: Any = event.id
+        new = Decided(id, event.n, event.state, action, stream=event.stream, at=event.at)
+        self._database.add_decision(new)
+        if len(self._recent) == MOST_RECENT:
+            self._recent.clear()
+        self._recent[id] = new
+        self._waiting += 1
+
+    def _end_decision(self, known: Decided) -> Callable[[Event, Any], None]:
+        """Write what has become of a decision, and forget what is too old to be remembered."""
+
+        def end(event: Event, _: Any) -> None:
+            id, decided, state, action, *_, stream, at = known
+            became = event.n, event.reward, event.next_state
+            self._recent.pop(known.id, None)
+            self._waiting -= 1
+            self._database.finish(Decided(id, decided, state, action, *became, stream, at))
+            self._finished += 1
+            while self._finished > (self.options.remember or REMEMBER):
+                self._database.forget_oldest()
+                self._finished -= 1
+
+        return end
 
     def _write_snapshot(self) -> None:
-        tree = _snapshot(self.event, self._seal, self.agent, self.tally)
-        schema.write_document(self._db, "snapshot", tree)
-        if self._keep:
-            self._db.execute("INSERT INTO history SELECT * FROM journal")
-        self._db.execute("DELETE FROM journal")
-        self._since = 0
-
-    def _guarded(self, write: Callable[[], None], commit: bool = False) -> None:
-        """Write in a transaction, of its own or of the group; give up if that fails."""
-        try:
-            if not self._db.in_transaction:
-                self._db.execute("BEGIN IMMEDIATE")
-                if self._group is not None:
-                    self._timer = threading.Timer(self._group, self._commit_group)
-                    self._timer.daemon = True
-                    self._timer.start()
-            write()
-            if commit or self._group is None:
-                self._db.execute("COMMIT")
-        except BaseException as error:
-            self._give_up(error)
-
-    def _commit_group(self) -> None:
-        with self._lock:
-            if not self._why_not and self._db.in_transaction:
-                try:
-                    self._db.execute("COMMIT")
-                except sqlite3.Error as error:
-                    self._end(f"could not be written ({error}), and what is in memory is ahead")
-
-    def _give_up(self, error: BaseException) -> NoReturn:
-        self._end(f"could not be written ({error}), and what is in memory is ahead of it")
-        if isinstance(error, sqlite3.Error):
-            raise OSError(f"{self.path} could not be written: {error}") from None
-        raise error
-
-    def _end(self, why_not: str) -> None:
-        self._why_not = why_not
-        if self._timer is not None:
-            self._timer.cancel()
-        self._db.close()  # which rolls back what was not committed
-        if self._writer is not None:
-            self._writer.release()
-
-
-def _check_line(what: str, given: Any) -> None:
-    if not isinstance(given, str) or not 0 < len(given) <= MOST_ID or not given.isprintable():
-        raise ValueError(f"{what} must be a line of at most {MOST_ID} characters, not {given!r}")
-
-
-def _why(agent: Any, before: int) -> str:
-    """Return in words why an agent has resampled."""
-    rule = getattr(agent.spec, "rule", None)
-    if before == 0:
-        return "the first step"
-    if rule is None:
-        return "a new episode"
-    if rule.needs_counts:
-        return f"the counts, by the rule {rule.label}"
-    if rule.has_gamma:
-        return f"the coin, {rule.label}"
-    return f"the rule {rule.label}"
-
-
-def _in_words(labels: Labels) -> str:
-    actions = count(labels.sizes.n_actions, "action")
-    if labels.n_states is None:
-        return f"{count(labels.sizes.n_features, 'feature')} and {actions}"  # type: ignore[union-attr]
-    return f"{count(labels.n_states, 'state')} and {actions}"
+        self._database.write("snapshot", self._memory.snapshot())
+        self._database.end_journal(self.options.journal == "keep")
+        self._since, self._snapshot_at = 0, time.time()

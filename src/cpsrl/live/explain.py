@@ -11,36 +11,42 @@ k-th to the (m + 1 - k)-th, k = .025 (m + 1), contains the truth with probabilit
 where the truth has the law of the draws: for m = 999 exactly .95. That is what 95% means here: of
 the problems that the prior expects, in 95 of 100.
 
+Drawing and solving takes seconds where a model is large. It is done with a copy of the belief, so
+that decisions do not wait, and can be stopped between two draws.
+
 Agents with networks have functions in place of models, and no gain. Agents that believe nothing
 have their policy and the visits alone.
 """
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpsrl.agents.psrl import PSRLAgent
-from cpsrl.beliefs.belief import DENSE_STATES, small_model
-from cpsrl.checks import checked_whole, count
-from cpsrl.mdp import TabularMDP
+from cpsrl.beliefs.belief import small_model
+from cpsrl.live.labels import Labels
+from cpsrl.live.totals import Totals
+from cpsrl.mdp import DENSE_STATES, TabularMDP
+from cpsrl.mdp.problem import FeatureSizes, Sizes, width_of
 from cpsrl.networks.agent import ValueSamplingAgent
 from cpsrl.planning import solve_average, solve_discounted
 from cpsrl.planning.kernels import plan_average, plan_discounted, repeat_rows, workspace
-from cpsrl.registry import unknown
-from cpsrl.seeding import lent
-from cpsrl.sizes import FeatureSizes, Sizes, width_of
-from cpsrl.types import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    from cpsrl.live.durable import DurableAgent
+from cpsrl.seeding import words_of
+from cpsrl.support.checks import checked_whole, count
+from cpsrl.support.registry import unknown
+from cpsrl.support.types import Bools, Floats, Ints
 
 OUTSIDE = 0.025
 FEWEST = 39
 """With fewer draws there is no 95% interval."""
 LARGE_DRAWS = 199
+SHARED_DRAWS = 200_000
+"""A service draws models of at most so many states in all for one explanation."""
 TIE = 1e-9
 """Actions whose values differ by less, as a share of the largest, are alike."""
 
@@ -143,61 +149,93 @@ def limits_of(draws: Floats) -> Floats:
     return np.stack([np.median(values, axis=0), values[outside - 1], values[-outside]])
 
 
+class Stopped(Exception):
+    """The explanation is not wanted any more."""
+
+
+def most_draws(n_states: int | None) -> int:
+    """Return how many draws a service makes at most, in a model of so many states."""
+    return max(FEWEST, min(999, SHARED_DRAWS // (n_states or 1)))
+
+
 def explain(
-    durable: "DurableAgent", state: Any, draws: int | None = None, stream: str | None = None
-) -> Explanation:
-    """Return what `durable` believes about the state of number (or vector) `state`."""
-    agent, labels, tally = durable.agent, durable.labels, durable.tally
+    agent: Any,
+    labels: Labels,
+    totals: Totals,
+    state: Any,
+    seed: int,
+    draws: int | None = None,
+    stream: str | None = None,
+) -> Callable[[threading.Event | None], Explanation]:
+    """Return what explains the state of number (or vector) `state`, as the agent is now.
+
+    It may be called later, in any thread, with an event that stops it, or None.
+    """
     if stream is not None:
         members = getattr(agent, "members", {})
         if stream not in members:
             raise unknown("stream", stream, list(members))
         agent = members[stream]
-    marks = [mark for mark in tally.marks if mark.stream == stream]
-    rng, shown = np.random.default_rng(durable.event), labels.shown(state)
+    marks = [mark for mark in totals.marks if mark.stream == stream]
+    rng, shown = np.random.default_rng(seed), labels.shown(state)
+    place = state if labels.features is not None else shown
     few = labels.n_states is not None and labels.n_states > DENSE_STATES
     draws = (LARGE_DRAWS if few else 999) if draws is None else draws
     draws = checked_whole("draws", draws, FEWEST)
-    believed: _Believed | None = None
+    solve, at_once = None, None
     if isinstance(agent, PSRLAgent):
-        believed = _from_models(agent, shown, rng, draws)
-        action: Any = int(agent.policy[shown]) if agent.resamples else None
+        agent = agent.snapshot()
+        gamma = agent.planning_gamma() if agent.objective.discounts else 1.0
+        solve = partial(_from_models, agent, shown, rng, draws, gamma)
     elif isinstance(agent, ValueSamplingAgent):
-        believed = _from_networks(agent, shown, rng, draws)
-        action = None
-        if agent.resamples:
-            index, x = agent.index[0], np.asarray(shown, np.float32)
-            action = int(agent._learning.greedy(agent.learner, index, x, agent.spec.belief))
-    else:
-        policy = getattr(agent, "policy", None)
-        action = int(policy[shown]) if policy is not None and len(policy) else None
-    visits = None if labels.n_states is None else tally.visits[state]
-    actions = tuple(
-        ActionBelief(
-            labels.action_name(a),
-            None if believed is None else float(believed.optimal[a]),
-            None if believed is None else interval_of(believed.values[:, a]),
-            None if visits is None else int(visits[a]),
-        )
-        for a in np.flatnonzero(_available(labels.sizes, state)).tolist()
-    )
+        at_once = _from_networks(agent, shown, rng, draws)  # it takes milliseconds
+    action = _action_now(agent, shown)
+    visits = None if labels.n_states is None else totals.visits[state].tolist()
+    outcomes = totals.counts["outcomes"] + totals.counts["learned"]
     objective = getattr(agent.spec, "objective", None)
-    return Explanation(
-        state=labels.state_name(state),
-        action=None if action is None else labels.action_name(action),
-        drawn=marks[-1]._asdict() if marks else None,
-        actions=actions,
-        gain=None if believed is None or believed.gain is None else interval_of(believed.gain),
-        outcomes=tally.counts["outcomes"] + tally.counts["learned"],
-        draws=0 if believed is None else draws,
-        objective=agent.spec.label if objective is None else objective.label,
-        belief=agent.belief.facts() if isinstance(agent, PSRLAgent) else {},
-    )
+
+    def explained(stop: threading.Event | None) -> Explanation:
+        believed = at_once if solve is None else solve(stop)
+        actions = tuple(
+            ActionBelief(
+                labels.action_name(number),
+                None if believed is None else float(believed.optimal[a]),
+                None if believed is None else interval_of(believed.values[:, a]),
+                None if visits is None else visits[number],
+            )
+            for a in np.flatnonzero(_available(labels.sizes, place)).tolist()
+            for number in (labels.action_number(a),)
+        )
+        return Explanation(
+            state=labels.state_name(state),
+            action=None if action is None else labels.action_name(labels.action_number(action)),
+            drawn=marks[-1]._asdict() if marks else None,
+            actions=actions,
+            gain=None if believed is None or believed.gain is None else interval_of(believed.gain),
+            outcomes=outcomes,
+            draws=0 if believed is None else draws,
+            objective=agent.spec.label if objective is None else objective.label,
+            belief=agent.belief.facts() if isinstance(agent, PSRLAgent) else {},
+        )
+
+    return explained
+
+
+def _action_now(agent: Any, shown: Any) -> int | None:
+    """Return what an agent would do in a state, if that is known before it decides."""
+    if isinstance(agent, ValueSamplingAgent | PSRLAgent) and not agent.resamples:
+        return None
+    if isinstance(agent, ValueSamplingAgent):
+        x, available = agent.shown(shown)
+        given = (agent.learner, agent.index[0], x, agent.spec.belief, available)
+        return int(agent._learning.greedy(*given))
+    policy = getattr(agent, "policy", None)
+    return int(policy[shown]) if policy is not None and len(policy) else None
 
 
 def _available(sizes: Sizes | FeatureSizes, state: Any) -> Bools:
     """Return which actions there are in a state, `(A,)`, or in several, `(k, A)`."""
-    if isinstance(sizes, FeatureSizes) or sizes.available is None:
+    if sizes.available is None:
         return np.ones(sizes.n_actions, np.bool_)
     return np.asarray(sizes.available[state])
 
@@ -221,10 +259,38 @@ def _best(values: Floats, among: Any) -> Floats:
     return best / best.sum(axis=-1, keepdims=True)
 
 
-def _from_models(agent: PSRLAgent, state: int, rng: np.random.Generator, n: int) -> _Believed:
+def check_chooses(agent: Any) -> None:
+    """Raise a ValueError if an agent can't choose among some of its actions."""
+    if not isinstance(agent, PSRLAgent | ValueSamplingAgent):
+        raise ValueError(f"{agent.spec.label} can't choose among some actions only")
+
+
+def best_among(agent: Any, shown: Any, actions: list[int], seed: int) -> int:
+    """Return the best of some actions in a model, or a function, that is drawn for this."""
+    rng = np.random.default_rng(seed)
+    if len(actions) == 1:
+        return actions[0]
+    if isinstance(agent, PSRLAgent):
+        values = _from_models(agent.snapshot(), shown, rng, 1, None, None).values
+    else:
+        values = _from_networks(agent, shown, rng, 1).values
+    return max(actions, key=values[0].item)
+
+
+def _from_models(
+    agent: PSRLAgent,
+    state: int,
+    rng: np.random.Generator,
+    n: int,
+    gamma: float | None,
+    stop: threading.Event | None,
+) -> _Believed:
     """Solve models drawn from the belief of an agent with tables."""
-    drawn = solved_draws(agent, np.array([state]), rng, n)
-    found = [(one.optimal[0], one.values[0], one.gain[0]) for one in drawn]
+    found = []
+    for one in solved_draws(agent, np.array([state]), rng, n, gamma):
+        found.append((one.optimal[0], one.values[0], one.gain[0]))
+        if stop is not None and stop.is_set():
+            raise Stopped("the explanation was stopped")
     optimal, values, gains = map(np.array, zip(*found, strict=True))
     return _Believed(optimal.mean(axis=0), values, gains)
 
@@ -245,14 +311,15 @@ class Solved(NamedTuple):
 
 
 def solved_draws(
-    agent: PSRLAgent, states: Ints, rng: np.random.Generator, n: int
+    agent: PSRLAgent, states: Ints, rng: np.random.Generator, n: int, gamma: float | None = None
 ) -> Iterator[Solved]:
     """Yield n posterior draws of an agent with tables, solved for its objective.
 
-    What is yielded is to be read before the next one.
+    What is yielded is to be read before the next one. `gamma` None is that of the current step.
     """
     discounts, n_actions = agent.objective.discounts, agent.sizes.n_actions
-    gamma = agent.planning_gamma() if discounts else 1.0
+    if gamma is None:
+        gamma = agent.planning_gamma() if discounts else 1.0
     work = workspace(min(agent.sizes.n_states, DENSE_STATES))
     choice = np.zeros(agent.sizes.n_states, np.int64)
     available = _available(agent.sizes, states)
@@ -287,13 +354,13 @@ def solved_draws(
 
 def _models(agent: PSRLAgent, rng: np.random.Generator, n: int) -> Iterator[Any]:
     """Yield n posterior draws: P `(S, A, S)` and r `(S, A)`, or a large one as a TabularMDP."""
-    belief, shape = agent.belief, (agent.sizes.n_states, agent.sizes.n_actions)
+    belief, shape = agent.belief.exact(), (agent.sizes.n_states, agent.sizes.n_actions)
     if belief.inside is None:
         for _ in range(n):
             yield small_model(belief.sample(rng), agent.sizes)
         return
     P, r = np.empty((shape[0] * shape[1], shape[0])), np.empty(shape[0] * shape[1])
-    with lent(rng) as words:
+    with words_of(rng) as words:
         for _ in range(n):
             belief.inside.sample(belief.arrays, words, P, r)
             if len(agent.stand_in):
@@ -302,17 +369,18 @@ def _models(agent: PSRLAgent, rng: np.random.Generator, n: int) -> Iterator[Any]
 
 
 def _from_networks(
-    agent: ValueSamplingAgent, x: Any, rng: np.random.Generator, n: int
+    agent: ValueSamplingAgent, shown: Any, rng: np.random.Generator, n: int
 ) -> _Believed:
     """Evaluate functions drawn from a belief of networks."""
     belief, learner = agent.spec.belief, agent.learner
-    indices, seen = belief.draw_index(rng, n), np.asarray(x, np.float32)[None]
+    (x, available), indices = agent.shown(shown), belief.draw_index(rng, n)
+    seen = x[None]
     q = belief.outputs(learner.online, indices, seen)
     q = np.asarray(q + belief.prior_outputs(learner.prior, indices, seen))[:, 0].astype(np.float64)
     low, width = agent.sizes.reward_range[0], width_of(agent.sizes.reward_range)
     q *= width  # networks learn in units of the range
     if agent.spec.objective.discounts:
         q += low / (1 - agent.gamma)
-    everything = np.ones(q.shape[1], np.bool_)
-    optimal = np.mean([_best(values, everything) for values in q], axis=0)
+    among = np.ones(q.shape[1], np.bool_) if available is None else available
+    optimal = np.mean([_best(values, among) for values in q], axis=0)
     return _Believed(optimal, q, None)

@@ -26,12 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from cpsrl.checks import checked_number, count
 from cpsrl.live.labels import Labels
-from cpsrl.mdp.long_form import Table, csv_table, parquet_table
+from cpsrl.mdp.transition_tables import Table, csv_table, parquet_table
+from cpsrl.support.checks import check_unpacked, checked_number, count
 
 NEEDED = ("state", "action", "reward")
 COLUMNS = (*NEEDED, "next_state")
+ROW_BYTES = 200.0
+"""What a transition takes while it is checked and learnt from."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def read_log(past: Any, labels: Labels) -> Log:
             table = parquet_table(path, NEEDED, COLUMNS)
         else:
             table = csv_table(path, NEEDED, COLUMNS)
+        check_unpacked(path, ROW_BYTES * table.table.num_rows)
         log = _from_table(table, labels)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

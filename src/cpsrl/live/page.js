@@ -6,7 +6,7 @@ const chart = new Chart(at("curve"), {
     low: rates.map((r) => r.low), high: rates.map((r) => r.high),
   }],
   strokes: () => marks.map((m) => [m.decision, `decision ${(m.decision + 1).toLocaleString("en")}: ${m.why}`]),
-  labels: ["outcomes", "reward a decision"], empty: "Not enough outcomes yet.",
+  labels: ["outcomes", "reward a decision"], empty: "Loading …",
 });
 
 async function get(path) {
@@ -73,6 +73,7 @@ async function look() {
       if (event === null) { offer(found); at("state").addEventListener("change", believe); }
       ({ rates, marks } = found);
       showFacts(s);
+      chart.empty = "Not enough outcomes yet.";
       chart.draw();
       event = s.events;
       shown = null;

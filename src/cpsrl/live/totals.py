@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpsrl.checks import checked_arrays
-from cpsrl.types import Floats, Ints
+from cpsrl.support.checks import checked_arrays, checked_number, checked_whole
+from cpsrl.support.types import Floats, Ints
 
 BLOCKS = 256
 GROUP = 8
@@ -43,7 +43,7 @@ class Rate(NamedTuple):
     high: float
 
 
-class Tally:
+class Totals:
     """Counts (see COUNTS), `blocks` `(BLOCKS, 3)` of number, sum and time, `length`, `marks`.
 
     `visits` `(S, A)` are how often each pair was learnt from; empty where states are vectors.
@@ -57,6 +57,14 @@ class Tally:
         self.length, self.place = 1, 0
         self.marks: list[Mark] = []
 
+    def wider(self, n_states: int | None, n_actions: int) -> "Totals":
+        """Return a copy with room for more states and actions."""
+        new = Totals(n_states, n_actions)
+        before, new.visits = self.visits, np.zeros((n_states or 0, n_actions), np.int64)
+        new.restore(self.state() | {"visits": new.visits})
+        new.visits[: before.shape[0], : before.shape[1]] = before
+        return new
+
     def visit(self, state: Any, action: int) -> None:
         """Enter a transition that was learnt from."""
         if len(self.visits):
@@ -67,9 +75,10 @@ class Tally:
         self.counts["outcomes"] += 1
         self.reward += reward
         block = self.blocks[self.place]
-        block += (1.0, reward, 0.0)
+        block[0] += 1.0
+        block[1] += reward
         block[2] = at
-        if block[0] == self.length:
+        if block.item(0) == self.length:
             self.place += 1
             if self.place == BLOCKS:
                 pairs = self.blocks.reshape(BLOCKS // 2, 2, 3)
@@ -84,8 +93,8 @@ class Tally:
         self.marks = [*self.marks, new][-MARKS:]
 
     def rates(self) -> list[Rate]:
-        """Return the reward rate over time, by batch means: rewards that follow each other hang
-        together, so the interval is taken from the means of GROUP stretches of equal length.
+        """Return the reward rate over time, by batch means: consecutive rewards are
+        correlated, so the interval is that of the means of GROUP stretches of equal length.
         """
         from scipy import stats
 
@@ -114,9 +123,18 @@ class Tally:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from where `state()` was called."""
-        self.counts = {name: int(state["counts"][name]) for name in COUNTS}
+        self.counts = {name: checked_whole(name, state["counts"][name]) for name in COUNTS}
         mine = {"blocks": self.blocks, "visits": self.visits}
-        self.blocks, self.visits = checked_arrays("tally", state, mine).values()
-        self.marks = [Mark(*mark) for mark in state["marks"]]
-        self.reward = float(state["reward"])
-        self.length, self.place = int(state["length"]), int(state["place"])
+        self.blocks, self.visits = checked_arrays("totals", state, mine).values()
+        self.marks = [_checked(Mark(*mark)) for mark in state["marks"]]
+        self.reward = checked_number("reward", state["reward"])
+        self.length = checked_whole("length", state["length"], 1)
+        self.place = checked_whole("place", state["place"], 0, BLOCKS - 1)
+
+
+def _checked(mark: Mark) -> Mark:
+    whole = all(isinstance(number, int) for number in (mark.event, mark.decision))
+    text = all(isinstance(word, str) for word in (mark.why, mark.stream or ""))
+    if not (whole and text and isinstance(mark.at, float)):
+        raise ValueError(f"a stored resampling is damaged: {mark}")
+    return mark
