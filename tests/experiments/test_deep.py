@@ -11,6 +11,7 @@ from cpsrl.experiments import (
     load,
     run_experiment,
 )
+from cpsrl.reports import report
 from cpsrl.reports.summary import markdown, summary
 
 pytest.importorskip("jax")
@@ -79,6 +80,12 @@ def test_worlds_that_are_not_tables_are_stored_and_carried_on_with_what_regret_i
     assert table.count("regret against an upper bound of the gain") == 1
     states = [state["agent"]["streams"]["transition"] for state in whole.state]
     assert states[0] != states[1]
+    report(tmp_path / "whole", formats=["png"])
+    page, text = (tmp_path / "whole/report" / name for name in ("report.html", "summary.md"))
+    said = "| pendulum (noise=0.1) | Bootstrapped DQN, gamma=0.99 | 6 | "
+    assert said in text.read_text()
+    assert text.read_text().count("| 6 | ") == 2
+    assert '<section id="networks">' in page.read_text()
 
 
 def test_agents_with_tables_are_refused_in_worlds_before_anything_runs():
@@ -97,3 +104,11 @@ def test_runs_of_one_device_are_not_carried_on_on_another(tmp_path, monkeypatch)
         continue_experiment(tmp_path, 5, Execution(device="tpu"))
     with pytest.raises(ValueError, match="unknown device 'moon'"):
         run_experiment(in_worlds(10), tmp_path / "odd", Execution(device="moon"))
+
+
+def test_anew_on_a_device_that_is_not_here_moves_nothing(tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "experiment.json").touch()
+    with pytest.raises(ValueError, match="rocm"):
+        run_experiment(in_worlds(10), tmp_path / "r", Execution(device="rocm"), anew=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]

@@ -4,13 +4,23 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import polars
+import pytest
 
-from cpsrl.experiments import Entry, Experiment, run_experiment
+from cpsrl.experiments import (
+    Entry,
+    Experiment,
+    continue_experiment,
+    load,
+    open_results,
+    results,
+    run_experiment,
+)
 from cpsrl.experiments import run as module
-from cpsrl.experiments.progress import Progress
+from cpsrl.support.progress import Progress
 
 KILLS = 20
 EXPERIMENT = Experiment(
@@ -40,7 +50,7 @@ def run_and_be_killed(directory, seconds):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        module.LEAST_STEPS, module.TASK_SECONDS = 100, 0.0
+        module.LEAST_STEPS, module.TASK_SECONDS, module.PROBE_SECONDS = 100, 0.0, 0.0
         module.SAVE_SECONDS, module.SAVE_SHARE = 0.0, 1e9
         run_experiment(EXPERIMENT, directory, progress=FirstSteps(writing))
         os._exit(0)
@@ -76,12 +86,67 @@ def kill_again_and_again(directory):
     run_experiment(EXPERIMENT, directory / "killed")
 
 
-def test_killed_twenty_times_ends_as_undisturbed(tmp_path, assert_same_results):
-    process = multiprocessing.get_context("spawn").Process(
-        target=kill_again_and_again, args=(tmp_path,)
-    )
+def in_its_own_process(body, directory):
+    process = multiprocessing.get_context("spawn").Process(target=body, args=(directory,))
     process.start()
     process.join()
     assert process.exitcode == 0
+
+
+def test_killed_twenty_times_ends_as_undisturbed(tmp_path, assert_same_results):
+    in_its_own_process(kill_again_and_again, tmp_path)
     assert_same_results(tmp_path / "killed", tmp_path / "undisturbed")
     assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+BOTH = replace(EXPERIMENT, name="both", steps=300, seeds=2)
+ONE = replace(BOTH, name="one", agents=BOTH.agents[1:])
+
+
+def run_and_be_killed_before(experiment, directory, function):
+    """Run the experiment in a child that is killed where it is about to call `function`."""
+    child = os.fork()
+    if child == 0:
+        setattr(results, function, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        run_experiment(experiment, directory, progress=Progress())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), f"the experiment ended without a call of {function}"
+
+
+def kill_around_the_header(directory):
+    """Before it (`write_json`) and right after it (`write_file`, of spec.toml)."""
+    run_experiment(BOTH, directory, progress=Progress())
+
+    def stored():
+        return {path.name: path.stat().st_mtime_ns for path in directory.rglob("*.checkpoint")}
+
+    def agents():
+        return load(directory).agents
+
+    written, (first, second) = stored(), agents()
+
+    run_and_be_killed_before(ONE, directory, "write_json")
+    assert open_results(directory).experiment == BOTH
+    with pytest.warns(UserWarning, match="2 of 4 runs are here"):
+        assert agents() == (second,)
+    continue_experiment(directory, progress=Progress())
+    assert agents() == (first, second), "the header still names both"
+
+    run_and_be_killed_before(ONE, directory, "write_json")
+    run_experiment(ONE, directory, progress=Progress())
+    assert agents() == (second,)
+    run_and_be_killed_before(BOTH, directory, "write_json")
+    assert agents() == (second,), "what comes back is moved once the header names it"
+
+    run_and_be_killed_before(BOTH, directory, "write_file")
+    assert open_results(directory).experiment == BOTH
+    with pytest.warns(UserWarning, match="2 of 4 runs are here"):
+        assert agents() == (second,)
+    continue_experiment(directory, progress=Progress())
+    assert agents() == (first, second)
+    assert stored() == written, "nothing was computed again"
+
+
+def test_killed_between_moving_runs_and_saving_the_header(tmp_path):
+    in_its_own_process(kill_around_the_header, tmp_path / "r")

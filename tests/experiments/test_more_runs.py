@@ -15,7 +15,7 @@ from cpsrl.experiments import (
     run_experiment,
 )
 from cpsrl.experiments import run as module
-from cpsrl.experiments.progress import Progress
+from cpsrl.support.progress import Progress
 
 EXPERIMENT = Experiment(
     name="more",
@@ -72,6 +72,7 @@ def test_runs_added_before_and_after_steps_are_as_if_there_from_the_start(
 def test_interrupted_while_runs_are_added(seven, tmp_path, monkeypatch, assert_same_results):
     monkeypatch.setattr(module, "LEAST_STEPS", 50)
     monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.0)
     run_experiment(EXPERIMENT, tmp_path / "r")
     more = replace(EXPERIMENT, seeds=7)
     for calls in (0, 5, 15):
@@ -108,6 +109,7 @@ def test_steps_typed_wrongly_are_taken_back(tmp_path, assert_same_results, seven
 def test_fewer_steps_than_some_runs_have_taken_end_where_all_are_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LEAST_STEPS", 64)
     monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.0)
     run_experiment(EXPERIMENT, tmp_path / "r", Execution(jobs=1))
     with pytest.raises(KeyboardInterrupt):
         continue_experiment(tmp_path / "r", 1000, Execution(jobs=1), Interrupting(2))
@@ -122,7 +124,7 @@ def test_a_short_trial_does_not_block_the_full_run(tmp_path, monkeypatch, capsys
     (tmp_path / "more.toml").write_text(replace(EXPERIMENT, seeds=1).to_toml())
     assert main(["run", "more.toml", "--steps", "20"]) == 0
     assert main(["run", "more.toml"]) == 2
-    assert "its steps is 20, not 300" in (error := capsys.readouterr().err)
+    assert "its specification has steps = 20, not 300" in (error := capsys.readouterr().err)
     assert "--anew" in error
     assert main(["run", "more.toml", "--anew"]) == 0
     assert load("results/more").times[-1] == 300
@@ -167,3 +169,13 @@ def test_anew_in_the_directory_itself(tmp_path, monkeypatch):
     run_experiment(experiment, ".", anew=True)
     assert {"here", "here.1"} <= {path.name for path in tmp_path.iterdir()}
     assert len(load(tmp_path / "here").seeds) == len(load(tmp_path / "here.1").seeds)
+
+
+def test_runs_that_leave_and_come_back_leave_no_empty_folders(tmp_path):
+    fewer = replace(EXPERIMENT, environments=EXPERIMENT.environments[:1])
+    run_experiment(EXPERIMENT, tmp_path)
+    everything = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
+    run_experiment(fewer, tmp_path)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    run_experiment(EXPERIMENT, tmp_path)
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*")} == everything

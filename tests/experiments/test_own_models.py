@@ -13,7 +13,7 @@ import pytest
 
 import cpsrl
 from cpsrl.agents import Agent
-from cpsrl.agents.agent import settings_of
+from cpsrl.agents.codec import settings_of
 from cpsrl.cli.main import main
 from cpsrl.experiments import (
     DamagedError,
@@ -95,7 +95,7 @@ def test_models_travel_with_the_results(folder, tmp_path, assert_same_results):
 def test_killed_continued_moved_and_reported(folder, tmp_path, assert_same_results):
     program = (
         "import sys; from cpsrl.experiments import Experiment, run as module\n"
-        "module.LEAST_STEPS, module.TASK_SECONDS = 100, 0.0\n"
+        "module.LEAST_STEPS, module.TASK_SECONDS, module.PROBE_SECONDS = 100, 0.0, 0.0\n"
         "module.SAVE_SECONDS, module.SAVE_SHARE = 0.0, 1e9\n"
         "module.run_experiment(Experiment.read(sys.argv[1], steps=20_000), sys.argv[2])"
     )
@@ -131,8 +131,13 @@ def test_a_changed_model_is_refused(folder, tmp_path):
     load(tmp_path / "r")
     with (folder / "plant" / "machine.csv").open("a") as file:
         file.write("\n")
-    with pytest.raises(ValueError, match="holds another experiment: its environments are not"):
-        run_experiment(Experiment.read(folder / "own.toml"), tmp_path / "r")
+    changed = Experiment.read(folder / "own.toml")
+    run_experiment(changed, tmp_path / "r")  # its runs are others, and those before lie aside
+    assert [path.name[:8] for path in (tmp_path / "r" / "aside").iterdir()] == ["machine."]
+    for one, other in ((experiment, changed), (changed, experiment)):
+        run_experiment(replace(one, environments=one.environments[:1]), tmp_path / "r", anew=True)
+        with pytest.raises(ValueError, match="holds another experiment: it shares no pair"):
+            run_experiment(replace(other, environments=other.environments[:1]), tmp_path / "r")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +145,6 @@ def test_a_changed_model_is_refused(folder, tmp_path):
 )
 def test_a_results_directory_reads_only_its_own_models(folder, tmp_path, line):
     from cpsrl.experiments.files import read_json, write_json
-    from cpsrl.trees import sha256
 
     run_experiment(Experiment.read(folder / "own.toml"), tmp_path / "r")
     spec = tmp_path / "r" / "spec.toml"
@@ -149,9 +153,9 @@ def test_a_results_directory_reads_only_its_own_models(folder, tmp_path, line):
     lines[first : first + 2] = [line]
     spec.write_text("\n".join(lines))
     header = read_json(tmp_path / "r" / "experiment.json")
-    header["spec"] = sha256(spec.read_bytes())
+    header["spec"] = spec.read_text()
     write_json(tmp_path / "r" / "experiment.json", header)
-    with pytest.raises(DamagedError, match="is no part of the directory"):
+    with pytest.raises(DamagedError, match="is not in the directory"):
         load(tmp_path / "r")
 
 
@@ -159,7 +163,7 @@ def test_a_results_directory_reads_only_its_own_models(folder, tmp_path, line):
     ("old", "new", "message"),
     [
         ("plant/machine.csv", "plant/machin.csv", r"cannot read the model .*machin\.csv: No such"),
-        ("plant/machine.csv", "own.toml", r"an MDP is stored as \.npz, \.csv or \.parquet"),
+        ("plant/machine.csv", "own.toml", r"an MDP is stored as \.npz, \.csv, \.parquet or \.drn"),
         ('features = "one-hot"', 'feature = "one-hot"', "unknown option 'feature'.*'features'"),
         ('features = "one-hot"', 'per_run = "seed"', "per_run is for environments by name"),
         ('features = "one-hot"', 'name = "x"', "environment 2 has a name and a file"),

@@ -12,7 +12,7 @@ from gymnasium import spaces
 import cpsrl
 import cpsrl.gym
 from cpsrl.gym import Continuing, TabularEnv
-from cpsrl.sizes import FeatureSizes, Sizes
+from cpsrl.mdp.problem import FeatureSizes, Sizes
 
 
 def lake(**options):
@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused():
     cart = Continuing(gymnasium.make("CartPole-v1"))
     for agent, env, message in [
         (cpsrl.TSDE(), cart, "needs states"),
-        (cpsrl.DQN(), lake(), "learns from observations"),
+        (cpsrl.DQN(), lake(), "learns from vectors"),
         (cpsrl.TSDE, lake(), "an agent is one of the package's"),
         (cpsrl.RandomAgent(), Continuing(gymnasium.make("Pendulum-v1")), "must be Discrete"),
         (cpsrl.RandomAgent(), Spaces(spaces.Text(3), "abc"), "FlattenObservation"),

@@ -11,8 +11,8 @@ import pytest
 from cpsrl.environments import environment
 from cpsrl.experiments import Entry, Execution, Experiment, continue_experiment, run_experiment
 from cpsrl.experiments import run as module
-from cpsrl.experiments.backends import Elsewhere
-from cpsrl.experiments.progress import Progress
+from cpsrl.experiments.backends import Ray
+from cpsrl.support.progress import Progress
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'cpsrl[ray]'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -51,6 +51,7 @@ def local(tmp_path_factory):
 def small_chunks(monkeypatch):
     monkeypatch.setattr(module, "LEAST_STEPS", 300)
     monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.0)
 
 
 class Killer(Progress):
@@ -72,7 +73,7 @@ class Killer(Progress):
         """The processes of this cluster that are at a task."""
         for raylet in self.raylets:
             for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
-                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::perform"):
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::Worker.perform"):
                     yield int(child)
 
 
@@ -123,10 +124,11 @@ def test_states_go_from_task_to_task_without_this_process(cluster, tmp_path, mon
     """What comes here is what is stored, however many tasks there are."""
     monkeypatch.setattr(module, "LEAST_STEPS", 100)
     monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.0)
     monkeypatch.setattr(module, "SAVE_SECONDS", 1e9)
     fetched = []
-    call = Elsewhere.__call__
-    monkeypatch.setattr(Elsewhere, "__call__", lambda self: fetched.append(1) or call(self))
+    fetch = Ray.fetch
+    monkeypatch.setattr(Ray, "fetch", lambda self, one: fetched.append(1) or fetch(self, one))
     experiment = replace(EXPERIMENT, environments=(Entry("riverswim"),), seeds=4)
     results = run_experiment(experiment, tmp_path / "r", Execution("ray"))
     assert len(fetched) == len(results.groups) == 8, "once for each group, at its end"

@@ -8,20 +8,23 @@ import numpy as np
 import polars
 import pytest
 
+from cpsrl.cli.main import main
 from cpsrl.experiments import (
     Entry,
     Execution,
     continue_experiment,
+    files,
     load,
     open_results,
+    provenance,
     results,
     run_experiment,
 )
 from cpsrl.experiments import run as module
+from cpsrl.experiments.entry import make_agent, make_environment
 from cpsrl.experiments.files import locked, read_json, write_json
-from cpsrl.experiments.parts import make_agent, make_environment
-from cpsrl.experiments.progress import Bars, Lines
 from cpsrl.simulation import Runs, simulate
+from cpsrl.support.progress import Bars, Lines, Progress
 
 
 @pytest.fixture
@@ -29,11 +32,12 @@ def small_chunks(monkeypatch):
     """Chunks of a few steps, each stored."""
     monkeypatch.setattr(module, "LEAST_STEPS", 170)
     monkeypatch.setattr(module, "TASK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.0)
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(module, "SAVE_SHARE", 1e9)
 
 
-class Interrupting:
+class Interrupting(Progress):
     """Progress that interrupts after a number of calls, as Ctrl-C would."""
 
     def __init__(self, calls):
@@ -172,7 +176,7 @@ def test_an_interrupted_continue_adds_no_more_when_it_is_repeated(
 def test_an_unfinished_directory_loads_with_a_warning(experiment, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting(8))
-    with pytest.warns(UserWarning, match=r"not finished: \d+ of 30 runs begun"):
+    with pytest.warns(UserWarning, match=r"not finished: \d+ of 30 runs are here"):
         runs = load(tmp_path / "r")
     assert 0 < len(runs.seeds) < 30
 
@@ -193,11 +197,20 @@ def test_the_record_is_not_bent_by_where_a_run_was_carried_on(experiment, tmp_pa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 700}, r"its steps is 600, not 700 \(`cpsrl continue` adds steps\)"),
-        ({"seed": 4}, "its seed is 3, not 4"),
-        ({"record": "log"}, "its record is 7, not 'log'"),
-        ({"agents": (Entry("tsde"),)}, "its agents are not those of 'small'"),
-        ({"environments": (Entry("riverswim"),)}, "its environments are not those"),
+        (
+            {"steps": 700},
+            r"its specification has steps = 600, not 700 \(`cpsrl continue` adds steps\)",
+        ),
+        ({"seed": 4}, "its specification has seed = 3, not 4"),
+        ({"record": "log"}, "its specification has record = 7, not 'log'"),
+        (
+            {"agents": (Entry("ds-psrl"),)},
+            "it shares no pair of agent and environment",
+        ),
+        (
+            {"environments": (Entry("queue"),)},
+            "it shares no pair of agent and environment",
+        ),
     ],
 )
 def test_another_specification_is_not_mixed_in(experiment, undisturbed, change, message):
@@ -235,19 +248,54 @@ def test_other_versions_and_processors_are_refused_but_can_be_read(experiment, t
             continue_experiment(directory, 10)
 
 
+def test_other_versions_that_are_accepted_are_marked(experiment, tmp_path, monkeypatch, capsys):
+    small = replace(experiment, agents=(Entry("tsde"),), environments=(Entry("riverswim"),))
+    with monkeypatch.context() as patch:
+        for where in (provenance, results):
+            patch.setattr(where, "provenance", lambda packages=(), device="": OLD)
+        run_experiment(small, tmp_path / "r")
+        assert load(tmp_path / "r").notes == ()
+    with pytest.raises(ValueError, match=r"numpy 1\.0 .*--accept-versions"):
+        continue_experiment(tmp_path / "r", 200)
+    continue_experiment(tmp_path / "r", 200, Execution(accept_versions=True))
+    now = provenance.provenance().versions["numpy"]
+    note = f"TSDE on riverswim was computed with other versions: numpy 1.0 (then {now})"
+    runs = load(tmp_path / "r")
+    assert runs.notes == (f"from step 601 on, {note}",)
+    assert runs.notes[0] in repr(runs)
+    assert runs.notes[0] in runs._repr_html_()
+    assert main(["report", str(tmp_path / "r"), "--formats", "png"]) == 0
+    assert f"Versions: {runs.notes[0]}." in capsys.readouterr().out
+    assert f"Versions: {runs.notes[0]}." in (tmp_path / "r/report/summary.md").read_text()
+    page = (tmp_path / "r/report/report.html").read_text()
+    assert f"<strong>Versions:</strong> {runs.notes[0]}." in page
+    continue_experiment(tmp_path / "r", 100, seeds=6)
+    runs = load(tmp_path / "r")
+    assert runs.notes == (f"from step 1 on, {note}",), "the run that was added has no other"
+    expected = simulated(replace(small, seeds=6), 900)
+    common = runs.at(expected.times)
+    np.testing.assert_array_equal(common.regret, expected.regret)
+
+
+OLD = provenance.Provenance({"numpy": "1.0"}, provenance.provenance().cpu)
+
+
 def test_a_later_format_is_recognised(experiment, tmp_path):
     run_experiment(replace(experiment, agents=(Entry("tsde"),)), tmp_path / "r")
-    rewrite_header(tmp_path / "r", lambda content: content.update(format=3))
-    with pytest.raises(ValueError, match="has format 3, this version of cpsrl reads format 2"):
+    rewrite_header(tmp_path / "r", lambda content: content.update(format=4))
+    with pytest.raises(ValueError, match="has format 4, this version of cpsrl reads format 3"):
         load(tmp_path / "r")
 
 
+@pytest.mark.parametrize(("number", "reader"), [(1, "0.1.0"), (2, "0.2.0")])
 @pytest.mark.parametrize("repair", [False, True])
-def test_an_earlier_format_is_refused_with_the_version_that_reads_it(experiment, tmp_path, repair):
+def test_an_earlier_format_is_refused_with_the_version_that_reads_it(
+    experiment, tmp_path, repair, number, reader
+):
     small = replace(experiment, agents=(Entry("tsde"),))
     run_experiment(small, tmp_path / "r")
-    rewrite_header(tmp_path / "r", lambda content: content.update(format=1))
-    message = "has format 1, read by cpsrl 0.1.0; this version of cpsrl reads format 2"
+    rewrite_header(tmp_path / "r", lambda content: content.update(format=number))
+    message = f"has format {number}, read by cpsrl {reader}; this version of cpsrl reads format 3"
     for act in (run_experiment, lambda _, *rest: continue_experiment(rest[0], None, rest[1])):
         with pytest.raises(ValueError, match=message):
             act(small, tmp_path / "r", Execution(repair=repair))
@@ -282,8 +330,8 @@ def test_a_disk_too_full_for_the_header_is_said(experiment, tmp_path, monkeypatc
     def full(path, *rest, **others):
         raise OSError(errno.ENOSPC, f"cannot write {path}: no space left")
 
-    monkeypatch.setattr(results, "write_file", full)
-    with pytest.raises(OSError, match=r"cannot write .*spec\.toml: no space left"):
+    monkeypatch.setattr(files, "write_file", full)
+    with pytest.raises(OSError, match=r"cannot write .*experiment\.json: no space left"):
         run_experiment(experiment, tmp_path / "r", progress=progress())
 
 

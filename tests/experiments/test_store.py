@@ -1,12 +1,13 @@
 """The store: whole or not at all, exactly once, damage noticed, no code run."""
 
+import io
 import json
 import multiprocessing
 import os
 import pickle
 import resource
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import polars
@@ -15,21 +16,26 @@ import pytest
 from cpsrl.experiments import Entry
 from cpsrl.experiments import store as module
 from cpsrl.experiments.files import (
-    COLUMNS,
     locked,
     read_json,
     write_file,
     write_json,
 )
-from cpsrl.experiments.store import Group, Store, reached
+from cpsrl.experiments.provenance import Provenance
+from cpsrl.experiments.store import Checkpoint, Group, check_strangers
 from cpsrl.simulation import Runs
-from cpsrl.trees import DamagedError, sha256
+from cpsrl.support.serialise import DamagedError, sha256
 
 RIVER, AGENT = Entry("riverswim", label="river"), Entry("psrl", label="agent, gamma=0.9")
-GROUP = Group(RIVER, AGENT, (3, 1, 4), "runs/01-river/02-agent/0000")
+VERSIONS = ((0, Provenance({"numpy": "1.0"}, "a")), (20, Provenance({"numpy": "1.1"}, "a")))
 
 
-def stored(step, seed=0, group=GROUP):
+@pytest.fixture
+def group(tmp_path):
+    return Group(RIVER, AGENT, (3, 1, 4), tmp_path / "runs/river/agent/0000", "this experiment")
+
+
+def stored(group, step, seed=0):
     rng = np.random.default_rng(seed)
     times = np.arange(10, step + 1, 10)
     shape = (3, len(times))
@@ -42,7 +48,7 @@ def stored(step, seed=0, group=GROUP):
         }
         for run in range(3)
     )
-    return Runs(
+    runs = Runs(
         times=times,
         regret=rng.random(shape),
         resamples=rng.integers(0, 9, shape),
@@ -51,69 +57,73 @@ def stored(step, seed=0, group=GROUP):
         environment=(group.environment.called,) * 3,
         gain=np.array([0.1 + 0.2, 1 / 3, 2.0]),
         seed=2**70,
-        state=state,
+        at_end=state,
     )
+    return Checkpoint(step, runs, VERSIONS)
 
 
 def assert_same(one, other):
-    np.testing.assert_equal(vars(one), vars(other))
+    assert (one.step, one.versions) == (other.step, other.versions)
+    np.testing.assert_equal(one.runs.state, other.runs.state)
+    for name in (item.name for item in fields(Runs)):
+        np.testing.assert_equal(getattr(one.runs, name), getattr(other.runs, name), name)
 
 
-def tidied(store):
-    """The store after what the next writer does first."""
-    for path in store.directory.rglob(".*.tmp"):
+def tidied(group):
+    """The group after what the next writer does first."""
+    for path in group.path.parent.glob(".*.tmp"):
         path.unlink()
-    store.tidy(GROUP, store.read(GROUP))
-    return store
+    group.mend()
+    return group
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path, "this experiment")
+def files(group):
+    return sorted(p.name for p in group.path.parent.rglob("*") if p.is_file())
 
 
-def files(store):
-    return sorted(p for p in store.directory.rglob("*") if p.is_file())
+def test_what_is_written_is_read(group):
+    assert group.read() is None
+    group.write(stored(group, 100))
+    assert_same(group.read(), stored(group, 100))
+    assert group.read(states=False).runs.state is None
 
 
-def test_what_is_written_is_read(store):
-    assert store.read(GROUP) is None
-    store.write(GROUP, stored(100))
-    assert_same(store.read(GROUP), stored(100))
-    assert store.read(GROUP, states=False).state is None
+def test_the_later_state_replaces_the_earlier_one(group):
+    group.write(stored(group, 100))
+    group.write(stored(group, 200, seed=1))
+    assert_same(group.read(), stored(group, 200, seed=1))
+    assert files(group) == ["0000.checkpoint", "0000.parquet"]
 
 
-def test_the_later_state_replaces_the_earlier_one(store):
-    store.write(GROUP, stored(100))
-    store.write(GROUP, stored(200, seed=1))
-    assert_same(store.read(GROUP), stored(200, seed=1))
-    assert [path.name for path in files(store)] == [
-        "0000-000000000200.json",
-        "0000-000000000200.npz",
-        "0000.parquet",
-    ]
-
-
-def test_any_reader_of_parquet_finds_every_point_once(store):
-    other = replace(GROUP, runs=(5, 9, 2), stem="runs/01-river/02-agent/0001")
-    for group in (GROUP, other):
-        store.write(group, stored(100, group=group))
-        store.write(group, stored(200, group=group))
-    table = polars.read_parquet(store.directory / "**/*.parquet")
-    assert tuple(table.columns) == COLUMNS
+def test_any_reader_of_parquet_finds_every_point_once(group, tmp_path):
+    other = replace(group, runs=(5, 9, 2), path=group.path.with_name("0001"))
+    for one in (group, other):
+        one.write(stored(one, 100))
+        one.write(stored(one, 200))
+    table = polars.read_parquet(tmp_path / "**/*.parquet")
+    assert table.columns == stored(group, 200).runs.to_polars().columns
     assert len(table) == 2 * 3 * 20 == table.select("seed", "step").n_unique()
     first = table.filter(polars.col("seed") == 3)
-    np.testing.assert_array_equal(first["regret"], stored(200).regret[0])
+    np.testing.assert_array_equal(first["regret"], stored(group, 200).runs.regret[0])
+
+
+def test_curves_get_the_labels_that_the_group_has_now(group):
+    group.write(stored(group, 100))
+    renamed = replace(group, agent=replace(AGENT, label="another name"))
+    assert renamed.read().runs.agent == ("another name",) * 3
+    renamed.mend()
+    table = polars.read_parquet(group.path.with_suffix(".parquet"))
+    assert table["agent"].unique().to_list() == ["another name"]
 
 
 class Killed(BaseException):
     """Stands for SIGKILL: nothing in the store may catch it."""
 
 
-@pytest.mark.parametrize("fatal", range(15))
-def test_a_crash_at_any_system_call_leaves_one_whole_state(store, monkeypatch, fatal):
-    before, after = stored(100), stored(200, seed=1)
-    store.write(GROUP, before)
+@pytest.mark.parametrize("fatal", range(11))
+def test_a_crash_at_any_system_call_leaves_one_whole_state(group, monkeypatch, fatal):
+    before, after = stored(group, 100), stored(group, 200, seed=1)
+    group.write(before)
     calls = 0
 
     def dying(real):
@@ -130,22 +140,24 @@ def test_a_crash_at_any_system_call_leaves_one_whole_state(store, monkeypatch, f
         for name in ("open", "fsync", "replace", "unlink"):
             patch.setattr(os, name, dying(getattr(os, name)))
         try:
-            store.write(GROUP, after)
-            assert fatal == 14, f"the write takes {calls} calls: try all of them"
+            group.write(after)
+            assert fatal == 10, f"the write takes {calls} calls: try all of them"
         except Killed:
             pass
-    found = store.read(GROUP)
-    assert_same(found, after if reached(found) == 200 else before)
-    table = polars.read_parquet(store.directory / "**/*.parquet")
-    assert len(table) == 3 * reached(found) / 10
-    assert_same(tidied(store).read(GROUP), found)
-    assert len(files(store)) == 3
-    store.write(GROUP, after)
-    assert_same(store.read(GROUP), after)
+    found = group.read()
+    assert_same(found, after if found.step == 200 else before)
+    table = polars.read_parquet(group.path.with_suffix(".parquet"))
+    assert 30 <= len(table) <= 3 * found.step / 10
+    assert_same(tidied(group).read(), found)
+    table = polars.read_parquet(group.path.with_suffix(".parquet"))
+    assert len(table) == 3 * found.step / 10
+    assert len(files(group)) == 2
+    group.write(after)
+    assert_same(group.read(), after)
 
 
-@pytest.mark.parametrize("fatal", range(1, 11))
-def test_a_crash_in_the_first_write_of_all_leaves_nothing_or_everything(store, monkeypatch, fatal):
+@pytest.mark.parametrize("fatal", range(1, 6))
+def test_a_crash_in_the_first_write_of_all_leaves_nothing_or_everything(group, monkeypatch, fatal):
     calls = 0
     real = os.fsync
 
@@ -159,10 +171,10 @@ def test_a_crash_in_the_first_write_of_all_leaves_nothing_or_everything(store, m
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         with suppress(Killed):
-            store.write(GROUP, stored(100))
-    if (found := store.read(GROUP)) is not None:
-        assert_same(found, stored(100))
-    assert len(files(tidied(store))) == (3 if found else 0)
+            group.write(stored(group, 100))
+    if (found := group.read()) is not None:
+        assert_same(found, stored(group, 100))
+    assert len(files(tidied(group))) == (2 if found else 0)
 
 
 def mutate(data, rng):
@@ -182,64 +194,35 @@ def mutate(data, rng):
     return bytes(data)
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".json", ".npz"])
-def test_every_mutation_of_a_file_is_noticed_and_named(store, monkeypatch, ending):
-    monkeypatch.setattr(module, "PATIENCE", (0.0,))
-    store.write(GROUP, stored(100))
-    (path,) = (path for path in files(store) if path.suffix == ending)
-    good = path.read_bytes()
+def test_every_mutation_of_a_checkpoint_is_noticed_and_named(group):
+    group.write(stored(group, 100))
+    good = group.checkpoint.read_bytes()
     rng = np.random.default_rng(9)
-    harmless = 0
-    for _ in range(150):
+    for _ in range(300):
         bad = mutate(good, rng)
-        path.write_bytes(bad)
-        try:
-            found = store.read(GROUP)
-        except DamagedError as error:
-            named = path.name in str(error)
-            assert named
-        else:
-            # White space between the tokens of JSON is the one thing that carries nothing.
-            assert ending == ".json" or bad == good
-            assert_same(found, stored(100))
-            harmless += 1
-    assert harmless < 20
-    path.write_bytes(good)
-    assert_same(store.read(GROUP), stored(100))
+        group.checkpoint.write_bytes(bad)
+        if bad != good:
+            with pytest.raises(DamagedError, match=r"0000\.checkpoint is damaged"):
+                group.read()
+    group.checkpoint.write_bytes(good)
+    assert_same(group.read(), stored(group, 100))
 
 
-def test_files_of_other_experiments_agents_and_runs_are_strangers(store, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", (0.0,))
-    for other, its in [
-        (Store(store.directory, "another experiment"), GROUP),
-        (store, replace(GROUP, agent=Entry("tsde"))),
-        (store, replace(GROUP, environment=Entry("random"))),
-        (store, replace(GROUP, runs=(0, 1, 2))),
-    ]:
-        other.write(its, stored(100, group=its))
-        with pytest.raises(DamagedError, match=r"0000-000000000100.json.* is "):
-            store.read(GROUP)
-        other.remove(its)
-        assert files(store) == []
+def test_files_of_other_experiments_and_runs_are_strangers(group):
+    for other in (replace(group, identity="another"), replace(group, runs=(0, 1, 2))):
+        other.write(stored(other, 100))
+        with pytest.raises(DamagedError, match=r"0000\.checkpoint.* is "):
+            group.read()
+        other.remove()
+        assert files(group) == []
 
 
-def test_a_stranger_among_the_runs_is_named(store):
-    store.write(GROUP, stored(100))
-    store.check_strangers([GROUP])
-    write_file(store.directory / "runs/01-river/extra.parquet", b"")
-    with pytest.raises(DamagedError, match=r"extra.parquet .* no part of this experiment"):
-        store.check_strangers([GROUP])
-
-
-@pytest.mark.parametrize("ending", [".json", ".npz"])
-def test_a_missing_file_is_named(store, monkeypatch, ending):
-    monkeypatch.setattr(module, "PATIENCE", (0.0,))
-    store.write(GROUP, stored(100))
-    for path in files(store):
-        if path.suffix == ending:
-            path.unlink()
-    with pytest.raises(DamagedError, match="missing"):
-        store.read(GROUP)
+def test_a_stranger_among_the_runs_is_named(group, tmp_path):
+    group.write(stored(group, 100))
+    check_strangers(tmp_path, [group])
+    write_file(tmp_path / "runs/river/extra.parquet", b"")
+    with pytest.raises(DamagedError, match=r"extra.parquet .* this experiment did not write it"):
+        check_strangers(tmp_path, [group])
 
 
 class Trap:
@@ -247,23 +230,27 @@ class Trap:
         return (os._exit, (13,))
 
 
-def test_pickles_are_never_opened(store, monkeypatch):
+def rewritten(group, change):
+    """Write the head of a checkpoint anew with another content, every checksum right."""
+    with open(group.checkpoint, "rb") as file:
+        head, states = module._next(file), module._next(file)
+    change(head, states)
+    write_file(group.checkpoint, module._part(head) + module._part(states))
+
+
+def test_pickles_are_never_opened(group, monkeypatch):
     """An author of a directory can make every checksum fit; still nothing of theirs is run."""
-    monkeypatch.setattr(module, "PATIENCE", (0.0,))
-    store.write(GROUP, stored(100))
-    arrays = next(path for path in files(store) if path.suffix == ".npz")
-    head_path = arrays.with_suffix(".json")
-    head = read_json(head_path)
-    trap = np.array([Trap()], dtype=object)
-    for payload in (pickle.dumps(Trap()), trap):
-        if isinstance(payload, bytes):
-            arrays.write_bytes(payload)
-        else:
-            with open(arrays, "wb") as file:
-                np.savez(file, a0=payload)
-        write_json(head_path, head | {"arrays": sha256(arrays.read_bytes())})
-        with pytest.raises(DamagedError, match=r"\.npz .* does not hold the arrays"):
-            store.read(GROUP)
+    group.write(stored(group, 100))
+    file = io.BytesIO()
+    np.savez(file, a0=np.array([Trap()], dtype=object))
+    for payload in (pickle.dumps(Trap()), file.getvalue()):
+        with monkeypatch.context() as patch:
+            text = '[{"$array": ["a0", 0, [1]]}]'
+            checksum = sha256(text.encode() + b"\0" + payload)
+            patch.setattr(module, "sealed", lambda tree, p=payload, t=text, c=checksum: (t, p, c))
+            write_file(group.checkpoint, module._part(None))
+        with pytest.raises(DamagedError, match=r"\.checkpoint .* not what was written"):
+            group.read()
 
 
 @pytest.mark.parametrize(
@@ -274,20 +261,25 @@ def test_pickles_are_never_opened(store, monkeypatch):
         {"step": 200},
         {"gain": [1.0]},
         {"gain": None},
-        {"state": {}},
-        {"state": [{"$array": "a99"}]},
-        {"state": [{"$array": ["<f8", 10**9, [4]]}]},
-        {"state": [{"$array": ["<f8", 0, ["x"]]}]},
-        {"arrays": 5},
+        {"regret": [[1.0]]},
+        {"regret": np.zeros((3, 7))},
+        {"times": None},
+        {"versions": [[0, {"numpy": 1}]]},
     ],
 )
-def test_a_header_that_does_not_make_sense_is_damage(store, monkeypatch, change):
-    monkeypatch.setattr(module, "PATIENCE", (0.0,))
-    store.write(GROUP, stored(100))
-    path = next(path for path in files(store) if path.suffix == ".json")
-    write_json(path, read_json(path) | change)
+def test_a_head_that_does_not_make_sense_is_damage(group, change):
+    group.write(stored(group, 100))
+    rewritten(group, lambda head, states: head.update(change))
     with pytest.raises(DamagedError, match="damaged"):
-        store.read(GROUP)
+        group.read()
+
+
+@pytest.mark.parametrize("change", [{}, {"$array": ["<f8", 10**9, [4]]}, {"step": 7}])
+def test_states_that_do_not_make_sense_are_damage(group, change):
+    group.write(stored(group, 100))
+    rewritten(group, lambda head, states: states.__setitem__(0, change))
+    with pytest.raises(DamagedError, match="damaged"):
+        group.read()
 
 
 def test_deeply_nested_json_is_damage(tmp_path):
@@ -296,18 +288,18 @@ def test_deeply_nested_json_is_damage(tmp_path):
         read_json(tmp_path / "x.json")
 
 
-def test_a_full_disk_loses_nothing_and_says_so(store):
+def test_a_full_disk_loses_nothing_and_says_so(group):
     """A limit on the size of files stands for the full disk: the same error, from the same call."""
-    store.write(GROUP, stored(100))
+    group.write(stored(group, 100))
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limit[1]))
     try:
         with pytest.raises(OSError, match=r"cannot write .*0000.*: "):
-            store.write(GROUP, stored(5_000))
+            group.write(stored(group, 5_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert_same(store.read(GROUP), stored(100))
-    assert len(files(tidied(store))) == 3
+    assert_same(group.read(), stored(group, 100))
+    assert len(files(tidied(group))) == 2
 
 
 def _hold(directory, ready, done):

@@ -9,11 +9,11 @@ threads or as `Execution` says, `continue_experiment` carries every run of a dir
 from cpsrl.experiments.backends import Execution
 from cpsrl.experiments.entry import Entry
 from cpsrl.experiments.play import Played, play
-from cpsrl.experiments.progress import shown_progress
 from cpsrl.experiments.results import load, open_results
 from cpsrl.experiments.run import continue_experiment, run_experiment
 from cpsrl.experiments.spec import Experiment, find_experiment, shipped
-from cpsrl.trees import DamagedError
+from cpsrl.support.progress import shown_progress
+from cpsrl.support.serialise import DamagedError
 
 __all__ = [
     "DamagedError",

@@ -1,30 +1,26 @@
 """An environment or an agent of an experiment, by its registered name or as itself."""
 
+import inspect
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cpsrl.agents.agent import Agent, shown_agent
+from cpsrl.agents.codec import as_call, make, packages, settings_of, to_table
+from cpsrl.environments import ENVIRONMENTS, environment, with_features
+from cpsrl.environments.pure import Environment
 from cpsrl.experiments.models import ModelFile
 from cpsrl.experiments.values import in_words, plain, toml_lines
-from cpsrl.registry import unknown
+from cpsrl.mdp import TabularMDP
+from cpsrl.mdp.files import FILES
+from cpsrl.support.registry import unknown
 
 KEYS = ("name", "label", "grid", "per_run", "file", "sha256")
 """The keys of an entry that are not options."""
-
-
-def as_call(settings: Any) -> str:
-    """Return a dataclass as the call that makes it, without what is as by default."""
-    given = []
-    for item in fields(settings):
-        value = getattr(settings, item.name)
-        made = item.default_factory
-        if value != (item.default if made is MISSING else made()):
-            given.append(f"{item.name}={value!r}")
-    return f"{type(settings).__name__}({', '.join(given)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +31,8 @@ class Entry:
         name: the registered name; or the environment itself, a TabularMDP or a file with one; or
             the agent itself, an object of a registered class.
         options: what the environment or agent is made with.
-        label: what to call it; {option} in it stands for the value of that option.
+        label: what to call it; {option} in it stands for the value of that option, {{ and }} for
+            braces.
         grid: lists of values by option: the entry stands for one entry per combination.
         per_run: (environments only) the option that takes each run's own number.
     """
@@ -118,14 +115,84 @@ class Entry:
         """Yield one entry without a grid for every combination of the grid's values."""
 
         def value(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return match[0][0]
             if match[1] not in options:
-                raise unknown("option", match[1], options, f"the label {self.label!r}")
+                place = f"the label {self.label!r}, where a brace itself is written twice"
+                raise unknown("option", match[1], options, place)
             return in_words(options[match[1]])
 
         for values in itertools.product(*self.grid.values()):
             options = {**self.options, **dict(zip(self.grid, values, strict=True))}
-            label = self.label and re.sub(r"\{([^{}]*)\}", value, self.label)
+            label = self.label and re.sub(r"\{\{|\}\}|\{([^{}]*)\}", value, self.label)
             yield replace(self, options=options, label=label, grid={})
+
+
+def make_agent(entry: Entry) -> Agent:
+    """Return the agent that an entry without a grid describes, its parts made by their names."""
+    return make(("agent",), entry.name, entry.options)
+
+
+def make_environment(entry: Entry, run: int = 0, seed: int = 0) -> TabularMDP | Environment:
+    """Return the environment of run `run` under root `seed`.
+
+    With `per_run`, the option of that name is `seed` * 2^32 + `run`: another root draws other
+    models, and root 0 gives run k the model number k.
+    """
+    options = dict(entry.options)
+    if entry.per_run is not None:
+        if entry.per_run in options:
+            raise ValueError(f"option {entry.per_run!r} is set per run: it takes no other value")
+        options[entry.per_run] = (seed << 32) + run
+    if not isinstance(entry.name, ModelFile):
+        if Path(entry.name).suffix in FILES and entry.name not in ENVIRONMENTS:
+            raise ValueError(
+                f"{entry.name} is a file: a specification says file = {entry.name!r} in place of "
+                f"name = {entry.name!r}, and Python takes cpsrl.TabularMDP.load({entry.name!r})"
+            )
+        return environment(entry.name, **options)
+    reading = list(inspect.signature(TabularMDP.load).parameters)[1:]
+    features = list(inspect.signature(with_features).parameters)[1:]
+    for option in options:
+        if option not in (*reading, *features):
+            raise unknown("option", option, (*reading, *features), f"the model {entry.name}")
+    mdp = entry.name.load(**{key: options.pop(key) for key in reading if key in options})
+    return with_features(mdp, **options)
+
+
+def written(entry: Entry, kind: str) -> Entry:
+    """Return an entry whose environment or agent is given as itself as a file can hold it."""
+    thing = entry.name
+    if isinstance(thing, str):
+        return entry
+    if kind == "environment":
+        if isinstance(thing, ModelFile):
+            return entry
+        if isinstance(thing, TabularMDP):
+            return replace(entry, name=ModelFile.of(thing))
+        raise ValueError(f"an environment is a name or a TabularMDP, not {thing!r}")
+    if not isinstance(thing, Agent):
+        raise ValueError(
+            "an agent is a name or an object of a registered class, which a file can name (derive "
+            'your own from cpsrl.agents.Agent and enter it with @cpsrl.register("agent", NAME)), '
+            f"not {shown_agent(thing)}"
+        )
+    if entry.options or entry.grid:
+        raise ValueError(f"{thing.label} is given as itself, so it takes no options and no grid")
+    table = to_table(thing)
+    bare = Entry(table.pop("name"), table).as_plain("agent")
+    again = make_agent(bare)
+    if settings_of(again) != settings_of(thing):
+        raise ValueError(f"{thing.label} cannot be written as settings that make it again")
+    own = re.sub(r"[{}]", r"\g<0>\g<0>", thing.label)
+    label = entry.label or (None if again.label == thing.label else own)
+    return replace(bare, label=label, per_run=entry.per_run)
+
+
+def packages_of(entry: Entry, kind: str) -> set[str]:
+    """Return the installed packages that the names in an entry without a grid come from."""
+    name = entry.name if isinstance(entry.name, str) else ""
+    return set(packages((kind,), name, entry.options)) - {""}
 
 
 def labelled(

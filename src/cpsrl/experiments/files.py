@@ -14,18 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpsrl.atomic import try_lock, whole_file
 from cpsrl.simulation import Runs
-from cpsrl.trees import DamagedError, sha256
-
-COLUMNS = ("environment", "agent", "seed", "step", "regret", "resamples")
-"""The columns of curves as Parquet, in the long form that `Runs.to_polars` has too."""
+from cpsrl.support.atomic import try_lock, whole_file
+from cpsrl.support.serialise import DamagedError, canonical, checked_file, sha256
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold `directory` against other writers; raise at once if another process holds it."""
     directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise ValueError(
+                f"{path} is a link, a pipe or a device, and what is written to it would be "
+                "elsewhere: a results directory holds files and folders"
+            )
     with open(directory / "lock", "a+") as lock:
         if not try_lock(lock):
             lock.seek(0)
@@ -52,19 +55,19 @@ def write_file(path: Path, data: Any) -> None:
 
 def write_json(path: Path, content: dict[str, Any], readable: bool = False) -> None:
     """Write `content` as JSON that carries its own checksum; `readable` lays it out in lines."""
-    sealed = {"sha256": sha256(_canonical(content)), "content": content}
+    sealed = {"sha256": sha256(canonical(content)), "content": content}
     write_file(path, f"{json.dumps(sealed, indent=1 if readable else None)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the content of a file that `write_json` wrote."""
-    raw = path.read_bytes()
+    raw = checked_file(path).read_bytes()
     try:
         sealed = json.loads(raw)
         content, checksum = sealed["content"], sealed["sha256"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DamagedError(path, "it is not the JSON that was written") from None
-    if not isinstance(content, dict) or sha256(_canonical(content)) != checksum:
+    if not isinstance(content, dict) or sha256(canonical(content)) != checksum:
         raise DamagedError(path, "its checksum is wrong")
     return content
 
@@ -82,54 +85,16 @@ def to_parquet(runs: Runs) -> bytes:
     def numbers(values: NDArray[Any]) -> Any:
         return array(pyarrow.from_numpy_dtype(values.dtype), len(values), values)
 
-    rows, points = runs.regret.shape
-
     def text(value: str) -> Any:
         raw = value.encode()
         word = array(pyarrow.string(), 1, np.array([0, len(raw)], np.int32), raw)
-        places = numbers(np.zeros(rows * points, np.int32))
+        places = numbers(np.zeros(runs.regret.size, np.int32))
         return pyarrow.DictionaryArray.from_arrays(places, word)
 
-    columns = [
-        text(runs.environment[0]),
-        text(runs.agent[0]),
-        numbers(np.repeat(runs.seeds, points)),
-        numbers(np.tile(runs.times, rows)),
-        numbers(runs.regret.ravel()),
-        numbers(runs.resamples.ravel()),
-    ]
+    words = {"environment": text(runs.environment[0]), "agent": text(runs.agent[0])}
+    columns = words | {name: numbers(values) for name, values in runs.numbers().items()}
     sink = pyarrow.BufferOutputStream()
-    table = pyarrow.Table.from_arrays(columns, names=list(COLUMNS))
+    table = pyarrow.Table.from_arrays(list(columns.values()), names=list(columns))
     pyarrow.parquet.write_table(table, sink, store_schema=False)
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def from_parquet(raw: bytes, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Return `times`, `regret` and `resamples` of the runs `seeds`, or raise a ValueError."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw))
-        table = file.read(columns=list(COLUMNS[2:]))
-        seed, step, regret, resamples = (
-            np.concatenate([np.from_dlpack(chunk) for chunk in table[name].chunks])
-            for name in COLUMNS[2:]
-        )
-    except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"it is not the table that was written ({error})") from None
-    rows, points = len(seeds), len(step) // len(seeds)
-    times = np.asarray(step[:points], dtype=np.int64)
-    same = np.array_equal(step, np.tile(times, rows))
-    if not same or not np.array_equal(seed, np.repeat(seeds, points)):
-        raise ValueError("its rows are not those of these runs")
-    return {
-        "times": times,
-        "regret": np.asarray(regret, dtype=np.float64).reshape(rows, points),
-        "resamples": np.asarray(resamples, dtype=np.int64).reshape(rows, points),
-    }
-
-
-def _canonical(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

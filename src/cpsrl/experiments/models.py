@@ -16,7 +16,7 @@ from typing import Any
 
 from cpsrl.experiments.values import slug
 from cpsrl.mdp import TabularMDP
-from cpsrl.trees import DamagedError, sha256
+from cpsrl.support.serialise import DamagedError, sha256
 
 FOLDER = "models"
 """Where the files are below a results directory."""
@@ -81,12 +81,12 @@ class ModelFile:
                 except ValueError as error:
                     raise ValueError(str(error).replace(str(path), self.name)) from None
         for warning in caught:
-            told = str(warning.message).replace(str(path), self.name)
-            warnings.warn(told, warning.category, stacklevel=2)
+            words = str(warning.message).replace(str(path), self.name)
+            warnings.warn(words, warning.category, stacklevel=2)
         return mdp
 
 
-def told_apart(files: Iterable[ModelFile]) -> dict[ModelFile, ModelFile]:
+def named_apart(files: Iterable[ModelFile]) -> dict[ModelFile, ModelFile]:
     """Return the files by what they were, renamed where several different ones share a name."""
     named: dict[str, ModelFile] = {}
     found: dict[ModelFile, ModelFile] = {}

@@ -13,26 +13,28 @@ import copy
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from cpsrl.agents.agent import Agent, LiveAgent
-from cpsrl.checks import checked_whole, shown
-from cpsrl.experiments.progress import shown_progress
-from cpsrl.mdp import TabularMDP
+from cpsrl.agents.agent import Agent, LiveAgent, shown_agent
+from cpsrl.environments.pure import Environment
+from cpsrl.mdp import Tabular, TabularMDP
+from cpsrl.mdp.problem import UNIT_RANGE
 from cpsrl.networks.agent import ValueSamplingAgent
 from cpsrl.seeding import Streams
 from cpsrl.simulation.readable import resamples_of
-from cpsrl.simulation.runs import record_steps
-from cpsrl.sizes import UNIT_RANGE
-from cpsrl.types import Floats, Ints
+from cpsrl.simulation.runs import needed, record_steps
+from cpsrl.support.checks import checked_whole
+from cpsrl.support.progress import shown_progress
+from cpsrl.support.types import Floats, Ints
 
-TOLD_EVERY = 100
-"""Steps from one word to whoever shows the progress to the next."""
+REPORT_EVERY = 100
+"""How many steps there are between two reports of the progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,25 @@ class Played:
         steps = f"{self.times[-1]:,}" if points else "no recorded"
         where = self.environment or "an environment"
         return f"Played({self.label} in {where}: {rows} rows, {steps} steps)"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the reward a step between recorded steps; return the matplotlib axes.
+
+        Args:
+            ax: axes to draw into; None makes new ones.
+        """
+        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        with figures.given_or_new(ax) as ax:
+            figures.reward_rates(ax, self)
+        return ax
+
+    def to_pandas(self) -> Any:
+        """Return the curves as a pandas data frame in long form: a line for each row and step."""
+        rows, points = self.rewards.shape
+        columns = {"row": np.repeat(np.arange(rows), points), "step": np.tile(self.times, rows)}
+        curves = ("rewards", "resamples", "ends")
+        columns |= {name: getattr(self, name).ravel() for name in curves}
+        return needed("pandas").DataFrame(columns)
 
     @property
     def agent(self) -> Any:
@@ -110,104 +131,136 @@ def play(
     Returns:
         The curves and the live agents.
     """
-    from cpsrl.gym.spaces import problem_of  # first, since it says how to get Gymnasium
-
+    world = _World(env, reward_range)
     steps = checked_whole("steps", steps, 1)
-    from gymnasium.vector import VectorEnv
-
-    many = isinstance(env, VectorEnv)
-    _check_endless(env, many)
-    kinds = ("single_observation_space", "single_action_space")
-    observations, actions = (
-        getattr(env, name.removeprefix("" if many else "single_")) for name in kinds
-    )
-    mdp = _model_of(env)
-    if reward_range is None:
-        reward_range = getattr(mdp, "reward_range", UNIT_RANGE)
-    available = getattr(mdp, "available", None)
-    problem, encode, first_action = problem_of(observations, actions, reward_range, available)
-    rows = env.num_envs if many else 1
     if resume is None:
-        agents = _started(agent, problem, rows, steps, seed)
+        label = str(getattr(agent, "label", type(agent).__name__))
+        agents = _started(agent, world, steps, seed)
         observation, _ = env.reset(seed=checked_whole("seed", seed))
-        before, label = 0, str(getattr(agent, "label", type(agent).__name__))
-        sums, ends = np.zeros(rows), np.zeros(rows, np.int64)
+        nothing, none = np.zeros((world.rows, 0)), np.zeros((world.rows, 0), np.int64)
+        start = Played(
+            times=np.zeros(0, np.int64),
+            rewards=nothing,
+            resamples=none,
+            ends=none,
+            label=label,
+            environment=world.name,
+            seed=seed,
+            agents=tuple(agents),
+            observation=observation,
+            env=env,
+        )
+    elif env is resume.env:
+        start = resume
     else:
-        if env is not resume.env:
-            raise ValueError(
-                "resume goes on in the environment that was played in, which stands where it "
-                "stopped: give that object; in another one, play(played.agent, env, ...) goes on "
-                "learning"
-            )
-        agents, observation, seed = list(resume.agents), resume.observation, resume.seed
-        before, label = int(resume.times[-1]), resume.label
-        sums, ends = resume.rewards[:, -1].copy(), resume.ends[:, -1].copy()
-    marks = record_steps(record, steps, before + 1)
-    last = before + steps
-    if not len(marks) or marks[-1] != last:
-        marks = np.append(marks, last)
-    kept = {name: np.zeros((rows, len(marks))) for name in ("rewards", "resamples", "ends")}
-
-    def split(batch: Any) -> list[Any]:
-        """Return what every agent sees."""
-        if not many:
-            return [encode(batch)]
-        each = zip(*batch, strict=True) if isinstance(batch, tuple) else batch
-        return [encode(one) for one in each]
-
-    name = getattr(env.spec, "id", "") if env.spec is not None else ""
-    shown = shown_progress()
-    shown.begin(
-        f"{label} in {name or 'an environment'}, {rows} x {steps:,} steps", {label: steps}, {}
-    )
-    mark, taken, seen, crew = 0, 0, split(observation), _crew(agents)
+        raise ValueError(
+            "resume goes on in the environment that was played in, which stands where it stopped: "
+            "give that object; in another one, play(played.agent, env, ...) goes on learning"
+        )
+    before = int(start.times[-1]) if len(start.times) else 0
+    marks = np.union1d(record_steps(record, steps, before + 1), [before + steps])
+    shown, what = shown_progress(), f"{world.name or 'an environment'}, {world.rows}"
+    shown.begin(f"{start.label} in {what} x {steps:,} steps", {start.label: steps}, {})
+    crew = _crew(list(start.agents))
     try:
-        with _interrupts() as interrupted:
-            for t in range(before + 1, last + 1):
-                chosen = crew.act(seen)
-                given = np.array(chosen) + first_action
-                observation, reward, over, cut, info = env.step(given if many else int(given[0]))
-                _check_going(t, over, cut, env)
-                following, paid = split(observation), np.atleast_1d(np.asarray(reward, np.float64))
-                crew.observe(seen, chosen, paid.tolist(), following)
-                seen = following
-                sums += paid
-                ends += np.atleast_1d(info.get("ended", False)).astype(np.int64)
-                stop = interrupted.is_set()
-                if stop:
-                    marks = np.append(marks[:mark], t)
-                if marks[mark] == t:
-                    for key, values in (("rewards", sums), ("ends", ends)):
-                        kept[key][:, mark] = values
-                    kept["resamples"][:, mark] = [resamples_of(one) for one in agents]
-                    mark += 1
-                if t % TOLD_EVERY == 0 or t == last:
-                    shown.advance(label, t - before - taken)
-                    taken = t - before
-                if stop:
-                    break
+        played = _played(world, crew, start, marks, lambda n: shown.advance(start.label, n))
     finally:
         crew.disband()
         shown.end()
-    if mark and marks[mark - 1] < last:
+    if len(played.times) and played.times[-1] < before + steps:
         print(
-            f"cpsrl: stopped at step {marks[mark - 1]:,}: play(..., resume=what this returns) goes "
-            "on from there",
+            f"cpsrl: stopped at step {played.times[-1]:,}: play(..., resume=what this returns) "
+            "goes on from there",
             file=sys.stderr,
             flush=True,
         )
-    return Played(
-        times=marks[:mark],
-        rewards=kept["rewards"][:, :mark],
-        resamples=kept["resamples"][:, :mark].astype(np.int64),
-        ends=kept["ends"][:, :mark].astype(np.int64),
-        label=label,
-        environment=name,
-        seed=seed,
-        agents=tuple(agents),
-        observation=observation,
-        env=env,
+    return played
+
+
+def _played(
+    world: "_World", crew: Any, start: Played, marks: Ints, advance: Callable[[int], None]
+) -> Played:
+    """Take steps up to the last of `marks`, or until Ctrl-C, and return what was played."""
+    first, last = (int(start.times[-1]) + 1 if len(start.times) else 1), int(marks[-1])
+    sums, ends = (
+        values[:, -1].copy() if len(start.times) else np.zeros(world.rows, values.dtype)
+        for values in (start.rewards, start.ends)
     )
+    shape = (world.rows, len(marks))
+    rewards, resamples, ended = np.zeros(shape), *np.zeros((2, *shape), np.int64)
+    mark, reported, observation = 0, first - 1, start.observation
+    seen = world.seen(observation)
+    with _interrupts() as interrupted:
+        for t in range(first, last + 1):
+            chosen = crew.act(seen)
+            observation, paid, over = world.step(t, chosen)
+            following = world.seen(observation)
+            crew.observe(seen, chosen, paid.tolist(), following)
+            seen = following
+            sums += paid
+            ends += over
+            stop = interrupted.is_set()
+            if stop or marks[mark] == t:
+                marks[mark] = t
+                rewards[:, mark], ended[:, mark] = sums, ends
+                resamples[:, mark] = [resamples_of(one) for one in start.agents]
+                mark += 1
+            if t % REPORT_EVERY == 0 or t == last:
+                advance(t - reported)
+                reported = t
+            if stop:
+                break
+    return replace(
+        start,
+        times=marks[:mark],
+        rewards=rewards[:, :mark],
+        resamples=resamples[:, :mark],
+        ends=ended[:, :mark],
+        observation=observation,
+    )
+
+
+class _World:
+    """An environment as agents see it: a row for every copy of it."""
+
+    def __init__(self, env: Any, reward_range: tuple[float, float] | None) -> None:
+        from cpsrl.gym.spaces import problem_of  # first, since it says how to get Gymnasium
+
+        self.env = env
+        from gymnasium.vector import VectorEnv
+
+        self._many = isinstance(env, VectorEnv)
+        _check_endless(env, self._many)
+        self.rows = env.num_envs if self._many else 1
+        self.name = getattr(env.spec, "id", "") if env.spec is not None else ""
+        single = "single_" if self._many else ""
+        mdp = _model_of(env)
+        if reward_range is None:
+            reward_range = getattr(mdp, "reward_range", UNIT_RANGE)
+        self.problem, self._encode, self._first_action = problem_of(
+            getattr(env, f"{single}observation_space"),
+            getattr(env, f"{single}action_space"),
+            reward_range,
+            getattr(mdp, "available", None),
+        )
+
+    def seen(self, batch: Any) -> list[Any]:
+        """Return what every agent sees."""
+        if not self._many:
+            return [self._encode(batch)]
+        each = zip(*batch, strict=True) if isinstance(batch, tuple) else batch
+        return [self._encode(one) for one in each]
+
+    def step(self, t: int, chosen: list[int]) -> tuple[Any, Floats, Ints]:
+        """Take step `t`; return what is observed, the rewards, and which episodes ended."""
+        given = np.array(chosen) + self._first_action
+        observation, reward, over, cut, info = self.env.step(given if self._many else int(given[0]))
+        if np.any(over) or np.any(cut):
+            raise ValueError(
+                f"an episode of {self.env} ended at step {t}, and play never ends: {ADVICE}"
+            )
+        paid = np.atleast_1d(np.asarray(reward, np.float64))
+        return observation, paid, np.atleast_1d(info.get("ended", False)).astype(np.int64)
 
 
 def _model_of(env: Any) -> Any:
@@ -221,8 +274,9 @@ def _model_of(env: Any) -> Any:
     return mdp if isinstance(mdp, TabularMDP) else None
 
 
-def _started(agent: Any, problem: Any, rows: int, steps: int, seed: int) -> list[Any]:
+def _started(agent: Any, world: _World, steps: int, seed: int) -> list[Any]:
     """Return a live agent for every row."""
+    problem, rows = world.problem, world.rows
     if isinstance(agent, Agent):
         agent.check(problem)
         spec = agent.resolve(problem, steps)
@@ -231,7 +285,7 @@ def _started(agent: Any, problem: Any, rows: int, steps: int, seed: int) -> list
     if isinstance(agent, type) or not able:
         raise ValueError(
             "an agent is one of the package's, such as cpsrl.ContinuingPSRL(), or any object with "
-            f"act(observation) and observe(...), not {shown(agent)}"
+            f"act(observation) and observe(...), not {shown_agent(agent)}"
         )
     if rows == 1:
         return [agent]
@@ -264,7 +318,7 @@ class _OneByOne:
 def _crew(agents: list[Any]) -> Any:
     """Return the agents together, in compiled code where there are several with networks."""
     if len(agents) > 1 and all(isinstance(one, ValueSamplingAgent) for one in agents):
-        from cpsrl.networks.crew import Crew
+        from cpsrl.networks.batched import Crew
 
         return Crew(agents)
     return _OneByOne(agents)
@@ -273,7 +327,9 @@ def _crew(agents: list[Any]) -> Any:
 def _check_endless(env: Any, many: bool) -> None:
     """Raise a ValueError where it is known beforehand that the environment has episodes."""
     if not hasattr(env, "step") or not hasattr(env, "action_space"):
-        raise ValueError(f"env must be an environment of Gymnasium, not {env!r}")
+        model = isinstance(env, Tabular | Environment)
+        hint = "; cpsrl.simulate(agent, mdp, steps) runs an agent in a model" if model else ""
+        raise ValueError(f"env must be an environment of Gymnasium, not {env!r}{hint}")
     limit = getattr(env.spec, "max_episode_steps", None)
     if limit is not None and not many:
         raise ValueError(f"{env.spec.id} has episodes of at most {limit} steps: {ADVICE}")
@@ -284,11 +340,6 @@ ADVICE = (
     "what follows the end of an episode; in a vector environment every copy is wrapped: "
     "gymnasium.make_vec(..., vectorization_mode='sync', wrappers=[cpsrl.gym.Continuing])"
 )
-
-
-def _check_going(t: int, over: Any, cut: Any, env: Any) -> None:
-    if np.any(over) or np.any(cut):
-        raise ValueError(f"an episode of {env} ended at step {t}, and play never ends: {ADVICE}")
 
 
 @contextmanager

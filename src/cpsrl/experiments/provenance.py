@@ -4,7 +4,7 @@ Curves and states are the same bit for bit for the same specification, the same 
 packages below and the same CPU family, and nothing more is promised: another library or processor,
 or an accelerator for networks, may round differently, and after the first different rounding a
 trajectory goes its own way. A run is therefore only carried on where `Provenance` is the one it was
-begun with.
+begun with, unless somebody accepts another one; the results say from which step on.
 """
 
 import platform
@@ -28,16 +28,20 @@ class Provenance:
 
         `device` is what networks are computed with here (see `provenance`).
         """
-        here = provenance(tuple(set(self.versions) - {DEVICE}), device)
-        if (then := self.versions.get(DEVICE, "")) != device:
-            return f"networks on {then or 'the processor'} (here {device or 'the processor'})"
+        return self.against(provenance(tuple(set(self.versions) - {DEVICE}), device), "here")
+
+    def against(self, other: "Provenance", where: str) -> str:
+        """Return in words what `other`, which is that of `where`, differs in."""
+        then, there = self.versions.get(DEVICE, ""), other.versions.get(DEVICE, "")
+        if then != there:
+            return f"networks on {then or 'the processor'} ({where} {there or 'the processor'})"
         words = [
-            f"{name} {then} (here {here.versions[name]})"
-            for name, then in self.versions.items()
-            if then != here.versions[name]
+            f"{name} {version} ({where} {other.versions[name]})"
+            for name, version in self.versions.items()
+            if version != other.versions.get(name, version)
         ]
-        if self.cpu != here.cpu:
-            words.append(f"CPU {self.cpu} (here {here.cpu})")
+        if self.cpu != other.cpu:
+            words.append(f"CPU {self.cpu} ({where} {other.cpu})")
         return ", ".join(words)
 
 

@@ -10,7 +10,7 @@
 
     [[agents]]
     name = "continuing-psrl"
-    label = "gamma = {gamma}"             # braces take the value of an option
+    label = "gamma = {gamma}"             # braces take the value of an option, {{ is a brace
     grid.gamma = [0.9, 0.99, 0.999]       # one agent per value; several keys make the product
 
 An agent's `rule`, `objective` and `belief` are looked up as well: `rule = "never"`, or
@@ -32,16 +32,24 @@ from pathlib import Path
 from typing import Any
 
 from cpsrl.agents.agent import Agent
-from cpsrl.checks import checked_whole
-from cpsrl.experiments.entry import Entry, as_call, check_text, labelled
-from cpsrl.experiments.models import ModelFile, told_apart
-from cpsrl.experiments.parts import make_agent, make_environment, packages, written
+from cpsrl.agents.codec import as_call
+from cpsrl.experiments.entry import (
+    Entry,
+    check_text,
+    labelled,
+    make_agent,
+    make_environment,
+    packages_of,
+    written,
+)
+from cpsrl.experiments.models import ModelFile, named_apart
 from cpsrl.experiments.values import plain, toml_lines
-from cpsrl.registry import unknown
-from cpsrl.seeding import checked_run
 from cpsrl.simulation.runs import STRIDE_POINTS, record_steps
-from cpsrl.trees import DamagedError
-from cpsrl.types import Ints
+from cpsrl.simulation.simulate import run_numbers
+from cpsrl.support.checks import checked_whole
+from cpsrl.support.registry import unknown
+from cpsrl.support.serialise import DamagedError
+from cpsrl.support.types import Ints
 
 HERE = Path()
 KINDS = ("environments", "agents")
@@ -112,12 +120,7 @@ class Experiment:
         checked_whole("seed", self.seed, most=None)
         if not isinstance(self.seeds, int | tuple):
             raise ValueError(f"seeds must be a number or a list of run numbers: {self.seeds!r}")
-        if isinstance(self.seeds, int):
-            checked_whole("seeds", self.seeds, 1)
-        for run in self.runs:
-            checked_run(run)
-        if len(set(self.runs)) != len(self.runs) or not self.runs:
-            raise ValueError("seeds must be a number of runs or a list of different run numbers")
+        run_numbers(self.seeds)
         self.recorded(self.steps)
 
     @property
@@ -131,10 +134,10 @@ class Experiment:
         """The packages beyond the package's own that names come from and agents compute with."""
         found = set()
         for environment in self.all_environments:
-            found |= packages(environment, "environment")
+            found |= packages_of(environment, "environment")
         for agent in self.all_agents:
             made = self.agent(agent, self.all_environments[0])
-            found |= packages(agent, "agent") | set(made.packages)
+            found |= packages_of(agent, "agent") | set(made.packages)
         return tuple(sorted(found))
 
     def check_packages(self) -> None:
@@ -146,6 +149,12 @@ class Experiment:
     def runs(self) -> tuple[int, ...]:
         """The numbers of the runs."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def with_seeds(self, seeds: int | tuple[int, ...]) -> "Experiment":
+        """Return the experiment with other runs, and with all that has been built of this one."""
+        other = object.__new__(Experiment)
+        vars(other).update(vars(self) | {"seeds": seeds})
+        return other
 
     def recorded(self, steps: int) -> Ints:
         """Return the recorded steps of a run of `steps`, however far it was meant to go at first.
@@ -187,7 +196,7 @@ class Experiment:
 
     @cached_property
     def _once(self) -> Callable[..., Any]:
-        """Return what a function makes of its arguments, which is kept for the next time."""
+        """Return the result of a function, memoised by its arguments."""
         return lru_cache(KEPT)(lambda make, *arguments: make(*arguments))
 
     @staticmethod
@@ -218,11 +227,13 @@ class Experiment:
             raise
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{place} is not TOML: {error}") from None
+        except RecursionError:
+            raise ValueError(f"{place} is nested too deeply") from None
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from None
 
     def to_toml(self) -> str:
-        """Return the specification as TOML text, with `models` beside it an equal one."""
+        """Return the specification as TOML text, from which `models` lets an equal one be read."""
         own = {item.name: getattr(self, item.name) for item in fields(self)}
         entries = {kind: own.pop(kind) for kind in KINDS}
         lines = toml_lines({key: value for key, value in own.items() if value not in (None, "")})
@@ -256,7 +267,7 @@ def find_experiment(spec: str, **changes: Any) -> Experiment:
 
 
 def _bare(entry: Entry) -> Entry:
-    """Return an entry without its label, which is no part of what is made of it."""
+    """Return an entry without its label, which does not change what is made."""
     return replace(entry, label=None)
 
 
@@ -264,7 +275,8 @@ def _entries(key: str, entries: Any) -> tuple[Entry, ...]:
     """Return the entries of an experiment as TOML would give them back, checked."""
     kind = key.removesuffix("s")
     if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ValueError(f"{key} must be a list of entries, not {entries!r}")
+        such = f", such as [{entries!r}]," if isinstance(entries, str) else ","
+        raise ValueError(f"{key} must be a list of entries{such} not {entries!r}")
     found = []
     for number, given in enumerate(entries, start=1):
         place = f"{kind} {number}"
@@ -277,7 +289,7 @@ def _entries(key: str, entries: Any) -> tuple[Entry, ...]:
         found.append(entry.as_plain(place))
     if not found:
         raise ValueError(f"an experiment needs at least one {kind}: [[{key}]]")
-    files = told_apart(entry.name for entry in found if isinstance(entry.name, ModelFile))
+    files = named_apart(entry.name for entry in found if isinstance(entry.name, ModelFile))
     return tuple(replace(entry, name=files.get(entry.name, entry.name)) for entry in found)
 
 
