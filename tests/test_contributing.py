@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cpsrl
-from cpsrl.registration import KINDS
+from cpsrl.agents.registration import KINDS
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

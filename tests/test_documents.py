@@ -8,7 +8,8 @@ In a page, from top to bottom and in one folder:
 - an `output` block is what the block before it printed;
 - a comment before a block says what to do with it: `<!-- file: NAME -->` puts it into the folder,
   `<!-- with: OPTIONS -->` adds options to its commands that make them small, `<!-- slow -->` leaves
-  it to `make test-all`, and `<!-- not run: REASON -->` is for what cannot be run.
+  it to `make test-all`, `<!-- needs: PACKAGE -->` runs it where that is installed, and
+  `<!-- not run: REASON -->` is for what cannot be run.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +32,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 import cpsrl
+from cpsrl.agents.registration import KINDS
 from cpsrl.cli.main import main
 from cpsrl.experiments import Experiment
 from cpsrl.experiments.provenance import Provenance
-from cpsrl.registration import KINDS
-from cpsrl.registry import Registry
+from cpsrl.support.registry import Registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -43,8 +45,9 @@ PAGES = [
     ROOT / "benchmarks" / "README.md",
 ]
 RECORDED = json.loads((ROOT / "tests/experiments/nothing_moved.json").read_text())
-SAME_BITS = not Provenance(**RECORDED["provenance"]).difference()
-MARK = re.compile(r"<!-- (file|with|slow|not run)(?:: (.+))? -->")
+SAME_BITS = any(not Provenance(**family["provenance"]).difference() for family in RECORDED)
+NOTEBOOK = ROOT / "examples" / "first_steps.ipynb"
+MARK = re.compile(r"<!-- (file|with|slow|needs|not run)(?:: (.+))? -->")
 NOT_RUN = 12
 """At most so many blocks of all pages are not run."""
 
@@ -114,6 +117,17 @@ def test_few_blocks_are_not_run():
     assert len(left_out) <= NOT_RUN, "\n".join(left_out)
 
 
+def test_the_notebook_runs_from_top_to_bottom_and_prints_what_it_shows(folder):
+    pytest.importorskip("pandas")
+    names = {"__name__": "notebook"}
+    for number, cell in enumerate(json.loads(NOTEBOOK.read_text("utf-8"))["cells"]):
+        if cell["cell_type"] == "code":
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
+            shown = ["".join(one["text"]) for one in cell["outputs"] if "text" in one]
+            assert same("".join(shown), out.getvalue()), f"cell {number}:\n{out.getvalue()}"
+
+
 def run(page, folder, slow):
     """Run the blocks of a page, those marked as slow only if `slow`."""
     names = {"__name__": page.stem}
@@ -126,6 +140,8 @@ def run(page, folder, slow):
             continue
         printed = None
         if block.mark == "not run" or (block.mark == "slow" and not slow):
+            continue
+        if block.mark == "needs" and find_spec(block.said) is None:
             continue
         if block.mark == "file":
             (folder / block.said).write_text(block.text, "utf-8")
@@ -156,7 +172,9 @@ def do(words, more, place):
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), place
         case ["pip" | ".venv/bin/pip", "install", *what]:
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-            asked = re.findall(r"\[(.*?)\]", what[-1])[0].split(",")
+            asked = [
+                extra for group in re.findall(r"\[(.*?)\]", what[-1]) for extra in group.split(",")
+            ]
             assert set(asked) <= set(extras["optional-dependencies"]), place
         case ["python" | ".venv/bin/python", file, *_]:
             assert (ROOT / file).is_file(), place
@@ -212,6 +230,12 @@ def test_its_links_lead_somewhere(page):
             ):
                 broken.append(target)
     assert not broken
+
+
+@pytest.mark.parametrize("page", ["README", "docs/method", "docs/tutorial", "docs/guide"])
+def test_where_a_bound_on_the_error_is_promised_its_proof_is_named(page):
+    text = (ROOT / f"{page}.md").read_text("utf-8")
+    assert re.search(r"planning/certificates\.py|`cpsrl\.planning\.certificates`", text)
 
 
 def test_every_public_name_has_a_page_and_says_what_it_is():

@@ -10,31 +10,18 @@ from pathlib import Path
 import pytest
 
 import cpsrl
-from cpsrl._compile import WITHOUT_KERNELS
+from cpsrl._private.compile import WITHOUT_KERNELS
 
 FLOORS = [
-    {
-        "_compile",
-        "atomic",
-        "checks",
-        "pages",
-        "plugins",
-        "registry",
-        "seeding",
-        "sizes",
-        "statistics",
-        "trees",
-        "types",
-        "variates",
-        "waiting",
-    },
+    {"_private", "documents", "seeding", "statistics", "support"},
     {"mdp"},
     {"environments", "planning"},
     {"beliefs", "objectives", "resampling"},
-    {"agents", "registration"},
+    {"agents"},
     {"gym", "simulation"},
     {"networks"},
     {"experiments", "live", "theory"},
+    {"paper"},
     {"reports", "watching"},
     {"cli", "__init__", "__main__"},
 ]
@@ -68,6 +55,89 @@ def test_a_module_imports_only_from_its_floor_and_below(module):
     assert part_of(module) in FLOOR, f"{module} has no floor: give it one in FLOORS"
     for line, part in imported_parts(module):
         assert FLOOR[part] <= FLOOR[part_of(module)], f"{module}:{line} imports {part}"
+
+
+def dotted(module: Path) -> str:
+    parts = ("cpsrl", *module.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {dotted(module): module for module in MODULES}
+
+
+def imported_modules(module: Path):
+    """The modules of the package that a module names in an import anywhere in it."""
+    for node in ast.walk(ast.parse((SOURCES / module).read_text())):
+        found = []
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [name if name in NAMES else node.module for name in inner]
+        yield from (name for name in found if name in NAMES and name != dotted(module))
+
+
+def cycles(arrows):
+    """The groups of modules of which each leads to all others, of two or more."""
+
+    def reached(start):
+        found, waiting = set(), [start]
+        while waiting:
+            new = arrows[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    ahead = {name: reached(name) for name in arrows}
+    groups = {
+        frozenset(other for other in there if name in ahead[other]) for name, there in ahead.items()
+    }
+    return sorted(sorted(group) for group in groups if group)
+
+
+WALKS = re.findall(
+    r"((?:^\d+\. .*\n)+)", (SOURCES.parents[1] / "CONTRIBUTING.md").read_text(), re.M
+)
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.splitlines()[0])
+def test_a_walk_leads_down_and_never_back(walk):
+    """Every module but the first is imported by one above it, and none imports one above it."""
+    names = [f"cpsrl.{name}" for name in re.findall(r"^\d+\. `([\w.]+)`:", walk, re.M)]
+    assert len(names) == len(set(names)) == walk.count("\n") > 2
+    # what a package hands on is where its `__init__` has it from
+    arrows = {name: set(imported_modules(module)) for name, module in NAMES.items()}
+    for name in NAMES:
+        arrows[name] |= {
+            other
+            for package in arrows[name]
+            if package.count(".") == 1
+            for other in arrows[package]
+        }
+    for place, name in enumerate(names):
+        assert not arrows[name] & set(names[:place]), f"{name} leads back"
+        assert not place or any(name in arrows[above] for above in names[:place]), name
+
+
+PUBLIC = {"llvmlite.binding"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part_of(m) != "_private"], ids=str)
+def test_what_numba_keeps_to_itself_is_behind_one_door(module):
+    for node in ast.walk(ast.parse((SOURCES / module).read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        wrong = [
+            name for name in names if name.partition(".")[0] in ("numba", "llvmlite", "ctypes")
+        ]
+        assert [name for name in wrong if name not in PUBLIC] == [], f"{module}:{node.lineno}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Imports within functions, and those for the type checker alone, count as well."""
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
+    found = cycles({name: set(imported_modules(module)) for name, module in NAMES.items()})
+    assert found == []
 
 
 HEAVY = {"jax", "ray", "matplotlib", "polars", "pandas", "pyarrow", "scipy.sparse", "scipy.stats"}

@@ -104,7 +104,7 @@ def test_runs_are_resumed_without_naming_their_seeds_again():
         ("Prior", "; it is called cpsrl.Dirichlet now"),
         ("diameter", "; it is cpsrl.planning.diameter"),
         ("OptimalAgent", "; it is cpsrl.agents.OptimalAgent"),
-        ("FeatureSizes", "; it is cpsrl.sizes.FeatureSizes"),
+        ("FeatureSizes", "; it is cpsrl.mdp.FeatureSizes"),
         ("Runs", "; it is cpsrl.simulation.Runs"),
         ("np", ""),
         ("nothing_of_the_kind", ""),
@@ -117,9 +117,7 @@ def test_a_name_that_is_elsewhere_is_pointed_to(name, hint):
 
 
 def test_parts_need_no_import_of_their_own():
-    program = (
-        "import cpsrl; print(cpsrl.statistics.mean, cpsrl.theory.verify, cpsrl.reports.report)"
-    )
+    program = "import cpsrl; print(cpsrl.statistics.mean, cpsrl.paper.verify, cpsrl.reports.report)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.count("<function") == 3, done.stderr
 
@@ -139,6 +137,11 @@ def both(steps=300, seeds=5):
     return Runs.join([cpsrl.simulate(agent, RIVER, steps, seeds=seeds) for agent in agents])
 
 
+def row(first, *cells):
+    """A row of a table as HTML."""
+    return f'<th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in cells)
+
+
 def test_runs_show_themselves_with_the_numbers_of_statistics():
     runs = both()
     shown = runs._repr_html_()
@@ -147,19 +150,19 @@ def test_runs_show_themselves_with_the_numbers_of_statistics():
         mean = cpsrl.statistics.mean(one.regret[:, -1])
         interval = f"[{mean.low:,.6g}, {mean.high:,.6g}]"
         drawn = f"{one.resamples[:, -1].mean():,.6g}"
-        cells = ("riverswim", agent, 5, f"{mean.value:,.6g}", interval, drawn)
-        assert "".join(f"<td>{cell}</td>" for cell in cells) in shown
+        rates = one.reward_rate[:, -1].mean(), one.share_of_optimum[:, -1].mean()
+        shown_rates = f"{rates[0]:.4g}", f"{rates[1]:.1%}"
+        cells = ("riverswim", agent, 5, f"{mean.value:,.6g}", interval, *shown_rates, drawn)
+        assert row(*cells) in shown
     assert "without a recorded step" in runs.at(np.array([999]))._repr_html_()
     assert "<td>-</td>" in cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, seeds=1)._repr_html_()
 
 
 def test_models_and_solutions_show_themselves_small_and_escaped():
-    assert "<td>1</td><td>right</td><td>0</td><td>1 (0.6), 2 (0.35), 0 (0.05)</td>" in (
-        RIVER._repr_html_()
-    )
+    assert row(1, "right", 0, "1 (0.6), 2 (0.35), 0 (0.05)") in RIVER._repr_html_()
     best = cpsrl.solve_average(RIVER)
-    row = f"<td>0</td><td>1</td><td>{best.gain[0]:,.6g}</td><td>{best.bias[0]:,.6g}</td>"
-    assert row in best._repr_html_()
+    first = row(0, 1, f"{best.gain[0]:,.6g}", f"{best.bias[0]:,.6g}")
+    assert first in best._repr_html_()
     assert "<small>error " in best._repr_html_()
     large = cpsrl.environment("gridworld", rows=40, columns=40)
     for thing in (large, cpsrl.solve_discounted(large, 0.9), cpsrl.planning_gap(RIVER, 0.5)):
@@ -170,7 +173,7 @@ def test_models_and_solutions_show_themselves_small_and_escaped():
         np.full((2, 1, 2), 0.5), np.zeros((2, 1)), state_names=names, name="<i>"
     )
     shown = hostile._repr_html_()
-    assert "<td>&lt;b&gt;</td>" in shown
+    assert '<th scope="row">&lt;b&gt;</th>' in shown
     assert "TabularMDP(&lt;i&gt;:" in shown
 
 
@@ -178,12 +181,12 @@ def test_results_and_reports_show_themselves(tmp_path):
     entries = [cpsrl.Entry("riverswim")], [cpsrl.Entry("random", label="<u>")]
     experiment = cpsrl.Experiment("tiny", *entries, steps=20, seeds=2)
     results = cpsrl.run_experiment(experiment, tmp_path / "here")
-    assert "<td>riverswim</td><td>&lt;u&gt;</td>" in results._repr_html_()
+    assert row("riverswim", "&lt;u&gt;") in results._repr_html_()
     assert "2 runs to step 20" in results._repr_html_()
     report = cpsrl.reports.report(tmp_path / "here", formats=())
     mean = cells(report.rows[0])[1]
     assert float(mean) == pytest.approx(results.load().regret[:, -1].mean(), abs=0.1)
-    assert f"<td>riverswim</td><td>&lt;u&gt;</td><td>{mean}</td>" in report._repr_html_()
+    assert row("riverswim", "&lt;u&gt;", mean) in report._repr_html_()
 
 
 def test_a_plot_has_a_line_of_the_means_of_each_agent():
@@ -205,6 +208,46 @@ def test_a_plot_has_a_line_of_the_means_of_each_agent():
     elsewhere = Runs.join([runs, cpsrl.simulate(cpsrl.TSDE(), tiny, 300, seeds=5)])
     with pytest.raises(ValueError, match=r"on one environment, and here are riverswim, riverswim "):
         elsewhere.plot()
+
+
+def test_a_model_is_drawn_with_its_probabilities_names_and_rewards():
+    import matplotlib.pyplot as plt
+
+    ax = RIVER.plot()
+    assert ax.figure.number in plt.get_fignums()
+    np.testing.assert_allclose(ax.images[0].get_array(), RIVER.csr.toarray())
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[:3] == ["0, left", "0, right", "1, left"]
+    (right,) = ax.child_axes
+    assert [label.get_text() for label in right.get_yticklabels()] == ["0.005", *["0"] * 10, "1"]
+    plt.close(ax.figure)
+    available = np.array([[True, False], [True, True]])
+    some = cpsrl.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), available=available)
+    own = plt.Figure().add_subplot()
+    assert some.plot(own) is own
+    assert own.images[0].get_array().shape == (3, 2)
+    large = cpsrl.environment("gridworld", rows=60, columns=60).plot(plt.Figure().add_subplot())
+    assert (
+        len(large.lines[0].get_xdata())
+        == cpsrl.environment("gridworld", rows=60, columns=60).csr.nnz
+    )
+
+
+def test_what_was_played_is_a_curve_of_rewards_a_step_and_a_data_frame():
+    from matplotlib.figure import Figure
+
+    gymnasium = pytest.importorskip("gymnasium")
+    import cpsrl.gym
+
+    env = gymnasium.make_vec("cpsrl/RiverSwim-v0", num_envs=3)
+    played = cpsrl.play(cpsrl.agents.RandomAgent(), env, 60, record=20)
+    ax = played.plot(Figure().add_subplot())
+    a_step = np.diff(played.rewards, prepend=0.0, axis=1).mean(axis=0) / 20
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), a_step)
+    frame = pytest.importorskip("pandas") and played.to_pandas()
+    assert list(frame.columns) == ["row", "step", "rewards", "resamples", "ends"]
+    np.testing.assert_array_equal(frame.rewards.to_numpy().reshape(3, 3), played.rewards)
+    np.testing.assert_array_equal(frame.step, [20, 40, 60] * 3)
 
 
 def test_a_comparison_is_a_data_frame_of_the_paired_differences(monkeypatch):

@@ -6,8 +6,8 @@ import pytest
 
 import cpsrl
 from cpsrl import seeding
-from cpsrl.seeding import MOST_RUN, STREAMS, Streams, first_words, lent, stream
-from cpsrl.variates import standard_gamma, uniform
+from cpsrl._private.variates import standard_gamma, uniform
+from cpsrl.seeding import MOST_RUN, STREAMS, Streams, first_words, stream, words_of
 
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1, 2**32, 2**64 - 1, 2**64, 2**96 + 5]
 SEEDS += [2**127, 2**128 - 1, 2**128, 2**128 + 2**64, 3**150, 2**256 - 1, 2**1000]
@@ -169,7 +169,7 @@ def test_a_lent_generator_goes_on_after_its_words(monkeypatch, shared):
     monkeypatch.setattr(seeding, "SHARED", shared)
     rng, right = np.random.default_rng(4), np.random.default_rng(4)
     found = [rng.random()]
-    with lent(rng) as words:
+    with words_of(rng) as words:
         found.append(uniform(words))
     found.append(rng.random())
     assert found == right.random(3).tolist()

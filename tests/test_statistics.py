@@ -110,6 +110,42 @@ def test_of_many_comparisons_without_a_difference_hardly_any_family_has_one():
     assert raw / families > 0.15
 
 
+@pytest.mark.parametrize("runs", [2, 3, 5, 10, 20])
+def test_no_p_value_says_that_zero_is_out_where_the_interval_contains_it(runs):
+    rng = np.random.default_rng(runs)
+    for draw in (rng.normal, rng.standard_exponential, lambda size: rng.standard_t(3, size)):
+        values = draw(size=(runs, 3_000)) - (draw is rng.standard_exponential)
+        p, band = statistics.p_values(values), statistics.mean_band(values)
+        contains = (band.low <= 0) & (band.high >= 0)
+        assert not (contains & (p <= 0.05)).any()
+        if runs >= 5:
+            assert (~contains & (p > 0.05)).mean() < 0.001, "nor the other way round"
+
+
+def test_p_values_that_resampling_cannot_tell_are_given_as_their_floor():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 1, (3, 20))
+    found = statistics.comparisons(
+        dict(zip("abc", noise + np.array([[0], [39], [5562]]), strict=True))
+    )
+    assert [pair.p_words for pair in found] == ["p <= .0012"] * 3
+    assert {pair.floor for pair in found} == {3 * 2 / 5001}
+    found = statistics.comparisons({"a": noise[0], "b": noise[1]})
+    assert found[0].p_words == f"p = {found[0].p:.2g}".replace("0.", ".")
+    (alone,) = statistics.comparisons({"a": [1.0], "b": [2.0]})
+    assert alone.p_words == "p unknown"
+    assert statistics.comparisons({"a": [1.0, 2.0]}) == []
+    np.testing.assert_array_equal(statistics.p_values([[1.0, 0.0], [1.0, 0.0]]), [np.nan, 1.0])
+
+
+def test_limits_of_a_share():
+    found = statistics.probability(45, 50)
+    low, high = scipy.stats.beta.ppf([0.05, 0.95], [45, 46], [6, 5])
+    assert (found.value, found.low, found.high) == pytest.approx((0.9, low, high))
+    assert statistics.probability(5, 5).high == 1
+    assert statistics.probability(0, 5).low == 0
+
+
 def test_a_difference_is_found_and_its_sign_is_right():
     rng = np.random.default_rng(6)
     noise = rng.normal(0, 10, 30)
@@ -242,10 +278,3 @@ def test_standard_error():
 def test_wrong_arrays_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_the_first_rise_is_the_first_recorded_step_by_which_rewards_came_to_more():
-    rewards = np.array([[-0.1, -0.1, 0.9, -0.1], [-0.1, 0.0, -0.1, -0.1], [0.5, 0.0, 0.0, 0.5]])
-    times, gain = np.array([10, 20, 30, 40]), np.array([0.3, 0.3, 1.0])
-    regret = gain[:, None] * times - np.cumsum(rewards, axis=1)
-    np.testing.assert_array_equal(statistics.first_rise(times, regret, gain), [30, np.inf, 10])

@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cpsrl.checks import checked_gamma, shown
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import kernels, solve_discounted
 from cpsrl.planning.average import average_policy
-from cpsrl.registry import Registry
-from cpsrl.types import Ints
+from cpsrl.support.checks import WrongTypeError, checked_gamma, checked_kind
+from cpsrl.support.registry import Registry
+from cpsrl.support.types import Ints
 
 
 class Objective:
@@ -43,9 +43,9 @@ class Objective:
         """Return an optimal policy `(S,)` of a large model, planned with `gamma` if discounted."""
         raise NotImplementedError
 
-    def planning_gamma(self, rules: float) -> float:
-        """Return the discount factor to plan with where the rule's is `rules` (NaN: none)."""
-        return rules if self.gamma is None else self.gamma
+    def planning_gamma(self, rule_gamma: float) -> float:
+        """Return the discount factor to plan with where the rule's is `rule_gamma` (NaN: none)."""
+        return rule_gamma if self.gamma is None else self.gamma
 
     def target(self, reward: Any, next_value: Any, gamma: Any) -> Any:
         """Return what networks' values should be, by arithmetic that NumPy and JAX share.
@@ -115,15 +115,16 @@ class Average(Objective):
         """Return r - rbar + max_a Q'(x', a), given r - rbar."""
         return reward + next_value
 
-    def planning_gamma(self, rules: float) -> float:
+    def planning_gamma(self, rule_gamma: float) -> float:
         """Return NaN: there is no discount factor."""
         return math.nan
 
 
 def checked_objective(objective: Any) -> Objective:
     """Return `objective`, or raise if it is not one."""
-    if not isinstance(objective, Objective):
-        raise ValueError(f"objective must be Discounted() or Average(), not {shown(objective)}")
-    if not hasattr(getattr(objective, "plan", None), "py_func"):
-        raise ValueError(f"the `plan` of {objective!r} must be compiled: a leaf of cpsrl._compile")
-    return objective
+    right: Objective = checked_kind("objective", objective, Objective, "Discounted() or Average()")
+    if not hasattr(getattr(right, "plan", None), "py_func"):
+        raise WrongTypeError(
+            f"the `plan` of {right!r} must be compiled: a leaf of cpsrl._private.compile"
+        )
+    return right

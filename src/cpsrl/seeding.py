@@ -8,29 +8,29 @@ Where several act at once, each has streams of its own by its name: that of a pu
 `SeedSequence(i, spawn_key=words of the name's SHA-256)`, i being the increment of the run's stream,
 which is its own and never changes. So a name stands for the same streams whenever it is first met.
 
-A stream's state is four words (see `cpsrl.variates`). Compiled code steps the words themselves;
-Python gets a NumPy generator, made when it is first asked for, whose own memory then holds them.
+A stream's state is four words (see `cpsrl._private.variates`). Compiled code steps the words
+themselves; Python gets a NumPy generator, made when it is first asked for, whose own memory then
+holds them.
 `first_words` computes the words of many runs at once, which takes a microsecond a run where NumPy's
 objects take ninety.
 """
 
-import ctypes
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.random.bit_generator import ISeedSequence
 
-from cpsrl.checks import checked_whole
-from cpsrl.variates import MULTIPLIER, Words
+from cpsrl._private.pcg64 import LOW, SHARED, Unseeded, as_state, as_words, memory_words
+from cpsrl._private.variates import MULTIPLIER, Words
+from cpsrl.support.checks import checked_whole
 
 STREAMS = ("transition", "reward", "belief", "rule", "action", "model")
 NUMBER = {name: number for number, name in enumerate(STREAMS)}
 MOST_RUN = 2**32 - 1
 """A larger one would be two words of the spawn key, and could meet another root's streams."""
-_LOW, _ALL = 2**64 - 1, 2**128 - 1
+_ALL = 2**128 - 1
 
 
 def checked_run(run: Any) -> int:
@@ -95,48 +95,8 @@ def _seeded(entropy: list[Any]) -> Words:
     initial, sequence = ((high_low[i] << 64) + high_low[i + 1] for i in (0, 2))
     increment = (sequence << 1 | 1) & _ALL
     state = ((increment + initial) * MULTIPLIER + increment) & _ALL
-    parts = (state & _LOW, state >> 64, increment & _LOW, increment >> 64)
+    parts = (state & LOW, state >> 64, increment & LOW, increment >> 64)
     return np.stack([part.astype(np.uint64) for part in parts], axis=-1)
-
-
-class _Given(ISeedSequence):
-    """A seed sequence for a generator whose words are put in afterwards."""
-
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
-        return np.zeros(n_words, dtype)
-
-
-def _memory(generator: np.random.Generator) -> Words:
-    """Return the memory of a generator's state as words (4,)."""
-    state: Any = generator.bit_generator.ctypes.state_address
-    place = ctypes.c_void_p.from_address(state).value
-    words: Any = (ctypes.c_uint64 * 4).from_address(place or 0)
-    words.generator = generator  # keeps the memory
-    return np.frombuffer(words, np.uint64)
-
-
-def _as_words(state: Any) -> list[int]:
-    numbers = (state["state"]["state"], state["state"]["inc"])
-    return [part for number in numbers for part in (number & _LOW, number >> 64)]
-
-
-def _as_state(words: Any) -> Any:
-    low, high, more, most = (int(word) for word in words)
-    inner = {"state": (high << 64) + low, "inc": (most << 64) + more}
-    return {"bit_generator": "PCG64", "state": inner, "has_uint32": 0, "uinteger": 0}
-
-
-def _memory_is_as_expected() -> bool:
-    """Return whether NumPy keeps PCG64's state where `_memory` looks for it."""
-    generator = np.random.Generator(np.random.PCG64(1))
-    try:
-        return list(map(int, _memory(generator))) == _as_words(generator.bit_generator.state)
-    except (AttributeError, TypeError, ValueError):
-        return False
-
-
-SHARED = _memory_is_as_expected()
-"""Whether generators and compiled code can share memory; if not, words are copied to and fro."""
 
 
 class Streams:
@@ -163,11 +123,11 @@ class Streams:
         """Make the generator of a stream, when it is first asked for."""
         if name not in NUMBER:
             raise AttributeError(name)
-        given: Any = _Given()
+        given: Any = Unseeded()
         generator = np.random.Generator(np.random.PCG64(given))
-        generator.bit_generator.state = _as_state(self._words[NUMBER[name]])
+        generator.bit_generator.state = as_state(self._words[NUMBER[name]])
         if SHARED:
-            self._words[NUMBER[name]] = None  # looked for when they are lent, which takes longer
+            self._words[NUMBER[name]] = None  # looked for by `words`, which takes longer
         self.__dict__[name] = generator
         return generator
 
@@ -192,33 +152,23 @@ class Streams:
 
     @contextmanager
     def words(self, *names: str) -> Iterator[tuple[Words, ...]]:
-        """Lend the words of some streams to compiled code, which steps them in place."""
-        places = [NUMBER[name] for name in names]
+        """Give compiled code the words of some streams, which it steps in place."""
         if SHARED:
+            places = [NUMBER[name] for name in names]
             for name, place in zip(names, places, strict=True):
                 if self._words[place] is None:
-                    self._words[place] = _memory(getattr(self, name))
+                    self._words[place] = memory_words(getattr(self, name))
             yield tuple(self._words[place] for place in places)
             return
-        for name, place in zip(names, places, strict=True):
-            if name in self.__dict__:
-                self._words[place][:] = _as_words(getattr(self, name).bit_generator.state)
-        before = [self._words[place].copy() for place in places]
-        try:
-            yield tuple(self._words[place] for place in places)
-        finally:
-            for name, place, old in zip(names, places, before, strict=True):
-                # A generator that was used in between, while its words were not, is ahead of them.
-                if name in self.__dict__ and (self._words[place] != old).any():
-                    generator = getattr(self, name)
-                    generator.bit_generator.state = _as_state(self._words[place])
+        with ExitStack() as stack:
+            yield tuple(stack.enter_context(words_of(getattr(self, name))) for name in names)
 
     def state(self) -> dict[str, Any]:
         """Return where every stream stands, as a tree of strings and whole numbers."""
         return {
             name: getattr(self, name).bit_generator.state
             if name in self.__dict__
-            else _as_state(self._words[number])
+            else as_state(self._words[number])
             for name, number in NUMBER.items()
         }
 
@@ -229,7 +179,7 @@ class Streams:
             if name in self.__dict__ or state[name]["has_uint32"]:
                 getattr(self, name).bit_generator.state = state[name]
             else:
-                self._words[number] = np.array(_as_words(state[name]), np.uint64)
+                self._words[number] = np.array(as_words(state[name]), np.uint64)
 
 
 def _resumed(state: dict[str, Any]) -> Streams:
@@ -252,14 +202,18 @@ def check_streams(state: Any) -> None:
 
 
 @contextmanager
-def lent(rng: np.random.Generator | int) -> Iterator[Words]:
-    """Lend compiled code the words of a PCG64 generator, or of one made from a seed."""
+def words_of(rng: np.random.Generator | int) -> Iterator[Words]:
+    """Give compiled code the words of a PCG64 generator, or of one made from a seed."""
     generator = np.random.default_rng(rng)
     if not isinstance(generator.bit_generator, np.random.PCG64):
         raise ValueError("the generator must be a PCG64, as numpy.random.default_rng makes them")
     if SHARED:
-        yield _memory(generator)
+        yield memory_words(generator)
         return
-    words = np.array(_as_words(generator.bit_generator.state), np.uint64)
-    yield words
-    generator.bit_generator.state = _as_state(words)
+    words = np.array(as_words(generator.bit_generator.state), np.uint64)
+    before = words.copy()
+    try:
+        yield words
+    finally:  # a generator that was used meanwhile, while its words were not, is ahead of them
+        if (words != before).any():
+            generator.bit_generator.state = as_state(words)

@@ -32,8 +32,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from cpsrl.checks import LARGEST_WHOLE, checked_floats
-from cpsrl.types import Bools, Ints
+from cpsrl.support.checks import LARGEST_WHOLE, checked_floats
+from cpsrl.support.types import Bools, Ints
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,11 @@ class Band:
     high: Floats
     level: float = LEVEL
 
+    def at(self, place: int) -> Interval:
+        """Return the estimate and its interval at one point."""
+        value, low, high = (float(curve[place]) for curve in (self.value, self.low, self.high))
+        return Interval(value, low, high, self.level)
+
 
 def mean_band(regret: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Band:
     """Return the mean over runs at every point with its interval, point by point."""
@@ -87,8 +92,7 @@ def quantile_band(regret: ArrayLike, low: float = 0.1, high: float = 0.9) -> Ban
 
 def mean(values: ArrayLike, level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Interval:
     """Return the mean of one number per run, `values` of shape (runs,), with its interval."""
-    band = mean_band(checked_floats("values", values, 1)[:, None], level, draws, seed)
-    return Interval(float(band.value[0]), float(band.low[0]), float(band.high[0]), level)
+    return mean_band(checked_floats("values", values, 1)[:, None], level, draws, seed).at(0)
 
 
 def upper_mean(values: ArrayLike, level: float = LEVEL, draws: int = DRAWS) -> float:
@@ -182,14 +186,24 @@ class Comparison:
 
     Attributes:
         first, second: their labels.
-        difference: the mean of the first less the second.
+        difference: the mean of the first less the second, run by run.
         p: the two-sided p-value, adjusted for all comparisons made.
+        floor: the least value of `p` that so many draws and comparisons can tell from smaller ones.
     """
 
     first: str
     second: str
     difference: Interval
     p: float
+    floor: float = 0.0
+
+    @property
+    def p_words(self) -> str:
+        """The p-value as text, such as "p = .03", and "p <= .004" at the floor."""
+        if np.isnan(self.p):
+            return "p unknown"
+        sign, shown = ("<=", self.floor) if self.p <= self.floor else ("=", self.p)
+        return f"p {sign} " + f"{shown:.2g}".replace("0.", ".")
 
 
 def comparisons(
@@ -199,28 +213,45 @@ def comparisons(
 
     The probability that any p-value falls to a or below where no pair differs is at most a,
     whatever their number (`holm`). The intervals are for one comparison at a time.
+
+    A bootstrap of `draws` gives no p-value below 2 / (draws + 1), times the number of comparisons:
+    what is smaller is given as that (`Comparison.floor`).
     """
     pairs = list(combinations(values, 2))
-    found, raw = [], []
-    for first, second in pairs:
-        a, b = (checked_floats("values", values[label], 1) for label in (first, second))
-        found.append(paired_difference(a, b, level, draws, seed))
-        raw.append(p_value(a - b, draws, seed))
+    if not pairs:
+        return []
+    each = {label: checked_floats("values", given, 1) for label, given in values.items()}
+    gaps = np.stack([each[first] - each[second] for first, second in pairs], axis=1)
+    band, adjusted = mean_band(gaps, level, draws, seed), holm(p_values(gaps, draws, seed))
+    floor = min(1.0, len(pairs) * least_p(draws))
     return [
-        Comparison(*pair, interval, float(p))
-        for pair, interval, p in zip(pairs, found, holm(raw), strict=True)
+        Comparison(*pair, band.at(i), float(adjusted[i]), floor) for i, pair in enumerate(pairs)
     ]
 
 
-def p_value(values: ArrayLike, draws: int = DRAWS, seed: int = 0) -> float:
-    """Return the two-sided p-value of a mean of 0 for `values` (runs,), studentised."""
-    x = checked_floats("values", values, 1)
-    error = standard_error(x)
-    if not error > 0:
-        return np.nan if x.any() or len(x) < 2 else 1.0
-    t, own = _student_draws((x - x.mean())[:, None], draws, seed)[:, 0], x.mean() / error
-    beyond = min(int((t >= own).sum()), int((t <= own).sum()))
-    return min(1.0, 2 * (beyond + 1) / (draws + 1))
+def least_p(draws: int) -> float:
+    """Return the least p-value that `draws` of a bootstrap can give."""
+    return 2 / (draws + 1)
+
+
+def p_values(values: ArrayLike, draws: int = DRAWS, seed: int = 0) -> Floats:
+    """Return the two-sided p-values `(tests,)` of means of 0 for the columns of (runs, tests).
+
+    Each is the larger of the studentised bootstrap's and Student's, as intervals have the quantile
+    that is farther out: where it is at most a, the interval of level 1 - a does not contain 0. NaN
+    where the runs don't tell.
+    """
+    x = _curves(values)
+    means, found = x.mean(axis=0), np.where(x.any(axis=0) | (len(x) < 2), np.nan, 1.0)
+    spread = np.ptp(x, axis=0) > 0
+    if len(x) < 2 or not spread.any():
+        return found
+    own = means[spread] / (x[:, spread].std(axis=0, ddof=1) / np.sqrt(len(x)))
+    t = _student_draws(x[:, spread] - means[spread], draws, seed)
+    beyond = np.minimum((t >= own).sum(axis=0), (t <= own).sum(axis=0))
+    student = 2 * scipy.stats.t.sf(np.abs(own), len(x) - 1)
+    found[spread] = np.minimum(1.0, np.maximum((beyond + 1) * least_p(draws), student))
+    return found
 
 
 def holm(p: ArrayLike) -> Floats:
@@ -252,6 +283,12 @@ def upper_probability(events: int, trials: int, level: float = LEVEL) -> float:
     return float(scipy.stats.beta.isf(1 - level, events + 1, trials - events))
 
 
+def probability(events: int, trials: int, level: float = LEVEL) -> Interval:
+    """Return a share with lower and upper confidence limits, each of which keeps `level`."""
+    low = 1 - upper_probability(trials - events, trials, level)
+    return Interval(events / trials, low, upper_probability(events, trials, level), level)
+
+
 def slope(times: ArrayLike, regret: ArrayLike, since: float) -> Floats:
     """Return every run's regret per step from step `since` * T to the end T, of shape (runs,).
 
@@ -277,32 +314,14 @@ def still_linear(
 ) -> Bools:
     """Return which runs still have linear regret, of shape (runs,).
 
-    A run counts when it loses more than `threshold` times the optimal `gain` (a number, or one per
-    run, counted from the lowest reward) at every step, both over the last tenth and from T/10 on:
+    A run counts when it loses more than `threshold` times `gain` (a number, or one per run: the
+    optimal gain, or better what the random policy loses a step, since one low reward that nobody
+    meets makes the gain above it large) at every step, both over the last tenth and from T/10 on:
     the first alone would be swayed by the noise of a short window, the second alone by a lump of
     early regret.
     """
     limit = threshold * np.abs(checked_floats("gain", gain))
     return np.asarray((last_tenth(times, regret) > limit) & (slope(times, regret, 0.1) > limit))
-
-
-def first_rise(times: ArrayLike, regret: ArrayLike, gain: ArrayLike) -> Floats:
-    """Return for every run the first recorded step by which its rewards had come to more.
-
-    More than at the recorded step before, that is; infinite for a run in which they never did. In a
-    problem that costs until its goal is reached, such as DeepSea, this is when the goal was found.
-    The record has to be so dense that the costs from point to point are less than the goal pays.
-
-    Args:
-        times: `(points,)` the recorded steps.
-        regret: `(runs, points)` t times the gain minus the rewards up to step t.
-        gain: `(runs,)` the gain that regret is counted against.
-    """
-    steps, curves = _times(times), _curves(regret)
-    sums = checked_floats("gain", gain, 1)[:, None] * steps - curves
-    rounding = 1e-9 * np.maximum(1.0, np.abs(sums).max(axis=1, keepdims=True))
-    rose = np.diff(sums, axis=1, prepend=0.0) > rounding
-    return np.where(rose.any(axis=1), steps[rose.argmax(axis=1)], np.inf)
 
 
 def _curves(regret: ArrayLike) -> Floats:

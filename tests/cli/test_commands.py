@@ -11,9 +11,10 @@ import time
 import polars
 import pytest
 
+from cpsrl.cli import agent
 from cpsrl.cli.main import COMMANDS, main
-from cpsrl.experiments.progress import Lines
 from cpsrl.experiments.run import LEAST_STEPS
+from cpsrl.support.progress import Lines
 
 SPEC = """
 name = "tiny"
@@ -112,8 +113,8 @@ def test_a_mistake_is_one_line(capsys, arguments, words):
 
 def test_damage_is_one_line_and_repaired_on_request(spec, capsys):
     cpsrl("run", spec)
-    path = next((spec.parent / "results/tiny/runs").rglob("*.parquet"))
-    path.write_bytes(path.read_bytes()[:-30])
+    path = next((spec.parent / "results/tiny/runs").rglob("*.checkpoint"))
+    path.write_bytes(path.read_bytes()[:60])
     capsys.readouterr()
     for command in (["report", "results/tiny"], ["run", spec], ["continue", "results/tiny"]):
         assert f"{path.name} is damaged" in refused(capsys, *command)
@@ -123,7 +124,7 @@ def test_damage_is_one_line_and_repaired_on_request(spec, capsys):
 
 def test_an_unfinished_directory_is_reported_with_a_warning(spec, capsys):
     cpsrl("run", spec)
-    shutil.rmtree(next((spec.parent / "results/tiny/runs/01-riverswim").iterdir()))
+    shutil.rmtree(next((spec.parent / "results/tiny/runs").rglob("*.checkpoint")).parent)
     capsys.readouterr()
     assert cpsrl("report", "results/tiny", "--formats", "svg") == 0
     assert "cpsrl: results/tiny is not finished" in capsys.readouterr().err
@@ -142,7 +143,7 @@ def test_a_report_before_the_first_recorded_step_is_one_line(spec, capsys, monke
     assert cpsrl("run", spec, "--jobs", 1) == 130
     capsys.readouterr()
     assert refused(capsys, "report", "results/tiny") == (
-        "cpsrl: results/tiny: no recorded step has been reached by every run yet"
+        "cpsrl: results/tiny: no recorded step has been reached yet"
     )
 
 
@@ -177,12 +178,33 @@ def test_help_has_an_example(capsys, command):
     assert uses
 
 
-@pytest.mark.parametrize("arguments", [["rnu"], ["run"], ["run", "x", "--sedes", "3"], []])
+@pytest.mark.parametrize(
+    "call",
+    [
+        *COMMANDS,
+        *(f"agent {name}" for name in agent.COMMANDS),
+        "solve riverswim",
+        "solve my.csv",
+        "compare riverswim --agents ucrl2",
+        "watch riverswim --agent continuing-psrl",
+    ],
+)
+def test_help_names_no_default_that_is_none(capsys, call):
+    with pytest.raises(SystemExit):
+        cpsrl(*call.split(), "--help")
+    assert not re.findall(r"\S+ \(default: (?:None)?\)", " ".join(capsys.readouterr().out.split()))
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "x", "--sedes", "3"], []])
 def test_a_wrong_command_line_leaves_with_2(capsys, arguments):
     with pytest.raises(SystemExit) as exit_code:
         cpsrl(*arguments)
     assert exit_code.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_wrong_command_gets_the_nearest_one(capsys):
+    assert "unknown command 'slove': did you mean 'solve'?" in refused(capsys, "slove")
 
 
 def test_reproduce_the_left_figure(tmp_path, capsys):

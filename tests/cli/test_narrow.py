@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from cpsrl.cli.main import COMMANDS, main
 from cpsrl.experiments.suite import suite
+from cpsrl.reports.summary import HEADINGS
 
 WIDTH = 60
 SPEC = """
@@ -34,7 +35,7 @@ CALLS = {
     "continue": ["run tiny.toml", "continue results/tiny --steps 10"],
     "report": ["run tiny.toml", "report results/tiny --formats"],
     "list": ["list", "list agents", "list environments", "list experiments"],
-    "suite": ["suite --agents random tsde ucrl2 --steps 20 --seeds 1"],
+    "suite": ["suite --agents random tsde imed-rl --steps 20 --seeds 1"],
     "verify": ["verify --quick --only bellman-equation"],
     "agent": [
         "agent new a.db tsde --states idle busy --actions wait go",
@@ -110,8 +111,14 @@ def test_a_narrow_report_keeps_every_number_with_its_name(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     main(["report", "results/tiny", "--formats"])
     lines = sys.stdout.getvalue().splitlines()
-    place = lines.index("Random")
-    assert [line.split()[0] for line in lines[place + 1 : place + 4]] == ["regret", "95%", "median"]
+    heads = [i for i, line in enumerate(lines) if line == "agent"]
+    found = " ".join(lines[i + 1] for i in heads).split()
+    assert found == " ".join(HEADINGS[1:]).split()
+    places = [i for i, line in enumerate(lines) if line == "Random"]
+    assert len(places) == len(heads) > 1
+    numbers = " ".join(lines[i + 1] for i in places).split()
+    assert numbers[0] == numbers[0].strip("[],-")
+    assert {"100%", "1.00"} <= set(numbers)
 
 
 def check(call, text):

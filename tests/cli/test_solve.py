@@ -76,7 +76,7 @@ def test_one_of_a_kind_a_gamma_close_to_one_and_what_was_left_out(capsys, tmp_pa
         (["missing.csv"], "missing.csv"),
         (["replacement.tsv"], "no environment is called 'replacement.tsv', and a file must end"),
         (["pendulum"], "pendulum is not a table"),
-        (["changing"], "a world that changes"),
+        (["changing"], "plan for its models one by one"),
         (["riverswim", "--gamma", "1.5"], "gamma must be a number in [0, 1)"),
     ],
 )

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from cpsrl.cli.main import main
-from cpsrl.theory import CLAIMS
-from cpsrl.theory.counterexamples import path
-from cpsrl.theory.verdicts import Claim, Control, Verdict
+from cpsrl.paper import CLAIMS
+from cpsrl.paper.counterexamples import path
+from cpsrl.paper.verdicts import Claim, Control, Verdict
 
 
 def said(capsys, *arguments):
@@ -85,7 +85,7 @@ def test_verify_shows_a_false_statement_with_what_is_true(capsys):
     assert "1 of 2 claims hold" in out
     assert "control: sqrt(8 S A T): holds, as it must" in out
     assert "control: V in place of V^ under the sum: fails, as it must" in out
-    assert "Every claim and every control came out as it is known to." in out
+    assert "Every claim and every control had the expected outcome." in out
     assert "claim 2 of 2: lemma-5.3" in err
 
 

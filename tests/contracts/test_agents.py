@@ -13,8 +13,7 @@ from cpsrl.agents import AGENTS
 from cpsrl.mdp import Simulator
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 every = pytest.mark.parametrize(
     "name",
@@ -99,7 +98,8 @@ def test_the_readable_and_the_compiled_loop_give_the_same_run(name):
         simulator, agent = Simulator(mdp, streams), spec.start(mdp, streams)
         recorder = Recorder(runs.times, resample_times=True, trajectory=True)
         live = Run(agent, simulator)
-        readable.advance(live, recorder, steps, lambda n: None, GO_ON)
+        live.recorder = recorder
+        readable.advance(live, steps, lambda n: None, GO_ON)
         assert equal(recorder.trajectory(simulator.state), runs.trajectory[0])
         assert np.array_equal(recorder.resample_times, runs.resample_times[0])
         assert np.array_equal(recorder.tape.resamples, runs.resamples[0])
@@ -236,7 +236,7 @@ def test_runs_where_only_the_sizes_are_known(name):
         return
     seen, sizes = range(6), cpsrl.Sizes(6, 2)
     if AGENTS.make(name).packages:
-        seen, sizes = river().features, cpsrl.sizes.FeatureSizes(6, 2)
+        seen, sizes = river().features, cpsrl.mdp.problem.FeatureSizes(6, 2)
     agent = cpsrl.start(made(name), sizes)
     for t in range(20):
         action = agent.act(seen[t % 6])

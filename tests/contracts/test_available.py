@@ -19,8 +19,7 @@ from cpsrl.planning import (
 )
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 AVAILABLE = np.array([[False, True, True], [True, False, False], [True, True, False]])
 
@@ -184,7 +183,8 @@ def test_noise_is_around_the_rewards_of_transitions_in_both_loops(noise, n_state
         streams = Streams(0, 1)
         run = Run(spec.start(mdp, streams), Simulator(mdp, streams))
         recorder = Recorder(runs.times, trajectory=True)
-        readable.advance(run, recorder, 2000, lambda n: None, np.zeros(1, np.int64))
+        run.recorder = recorder
+        readable.advance(run, 2000, lambda n: None, np.zeros(1, np.int64))
         path = recorder.trajectory(run.simulator.state)
         assert all(np.array_equal(path[key], runs.trajectory[0][key]) for key in path)
 

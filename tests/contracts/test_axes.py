@@ -8,15 +8,14 @@ import pytest
 
 import cpsrl
 from contracts.test_agents import equal
-from cpsrl.agents.ahead import AHEAD
+from cpsrl.agents.rule_buffer import AHEAD
 from cpsrl.beliefs import BELIEFS
 from cpsrl.mdp import Simulator
 from cpsrl.objectives import OBJECTIVES
 from cpsrl.resampling import RULES
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 NOISY = cpsrl.TabularMDP(
     np.random.default_rng(0).dirichlet(np.ones(4), (4, 2)),
@@ -72,7 +71,8 @@ def in_steps(spec, mdp, steps, start=None):
         simulator.state = start["environment_state"]
         run.step, run.reward_sum = start["step"], start["reward_sum"]
     recorder = Recorder(np.zeros(0, np.int64), 100, resample_times=True, trajectory=True)
-    readable.advance(run, recorder, steps, lambda n: None, np.zeros(1, np.int64))
+    run.recorder = recorder
+    readable.advance(run, steps, lambda n: None, np.zeros(1, np.int64))
     state = {"agent": run.agent.state(), "environment_state": simulator.state}
     state |= {"step": run.step, "reward_sum": run.reward_sum}
     return recorder.trajectory(simulator.state), recorder.resample_times, state

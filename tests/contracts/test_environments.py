@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cpsrl.environments import ENVIRONMENTS, environment, environments
-from cpsrl.mdp import TabularMDP
+from cpsrl.mdp import TabularMDP, models_of
 from cpsrl.mdp.files import write_mdp
 from cpsrl.planning import solve_average
 
@@ -17,8 +17,9 @@ every = pytest.mark.parametrize("name", environments())
 def test_rows_sum_to_one_and_rewards_are_finite(name):
     mdp = environment(name)
     assert mdp.name == name
-    np.testing.assert_allclose(mdp.csr.sum(axis=1), 1, atol=1e-12)
-    assert np.isfinite(mdp.rewards).all()
+    for model in models_of(mdp):
+        np.testing.assert_allclose(model.csr.sum(axis=1), 1, atol=1e-12)
+        assert np.isfinite(model.rewards).all()
 
 
 @every
@@ -37,7 +38,7 @@ def test_a_wrong_option_is_refused(name):
 
 @every
 def test_every_state_is_reached_from_the_start_under_some_policy(name):
-    mdp = environment(name)
+    mdp = models_of(environment(name))[0]
     start = np.arange(mdp.n_states) == mdp.initial
     if isinstance(mdp.initial, np.ndarray):
         start = mdp.initial > 0
@@ -50,8 +51,9 @@ def test_every_state_is_reached_from_the_start_under_some_policy(name):
 
 @every
 def test_the_simulator_follows_the_model(name):
-    mdp = environment(name)
-    simulator, actions = mdp.simulator(seed=1), np.random.default_rng(0)
+    world = environment(name)
+    simulator, actions = world.simulator(seed=1), np.random.default_rng(0)
+    mdp = models_of(world)[0]  # a world that changes stays so for longer
     if isinstance(mdp.initial, int):
         assert simulator.state == mdp.initial
     for _ in range(200):
@@ -76,7 +78,7 @@ def test_equal_seeds_agree_and_different_seeds_differ(name):
         return [simulator.step(int(actions.integers(mdp.n_actions)))[1] for _ in range(500)]
 
     assert states(7) == states(7)
-    if (mdp.csr.data == 1).all() and isinstance(mdp.initial, int):
+    if (models_of(mdp)[0].csr.data == 1).all() and isinstance(mdp.initial, int):
         return  # nothing is left to chance
     assert states(7) != states(8)
     assert states(7) != states(7, run=1)
@@ -84,19 +86,16 @@ def test_equal_seeds_agree_and_different_seeds_differ(name):
 
 @every
 def test_the_model_is_the_same_every_time(name):
-    first, again = environment(name), environment(name)
-    assert (first.csr != again.csr).nnz == 0
-    np.testing.assert_array_equal(first.rewards, again.rewards)
+    models = models_of(environment(name)), models_of(environment(name))
+    for first, again in zip(*models, strict=True):
+        assert (first.csr != again.csr).nnz == 0
+        np.testing.assert_array_equal(first.rewards, again.rewards)
 
 
 @every
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
 def test_comes_back_from_a_file_as_it_was(name, suffix, tmp_path):
-    mdp = environment(name)
-    if mdp.changes is not None:
-        with pytest.raises(ValueError, match="a file holds one model"):
-            write_mdp(mdp, tmp_path / f"mdp{suffix}")
-        return
+    mdp = models_of(environment(name))[0]
     write_mdp(mdp, tmp_path / f"mdp{suffix}")
     back = TabularMDP.load(tmp_path / f"mdp{suffix}")
     np.testing.assert_array_equal(back.dense, mdp.dense)
@@ -115,7 +114,7 @@ def test_features_are_attached(name):
 
 @every
 def test_can_be_solved(name):
-    for model in environment(name).moments:
+    for model in models_of(environment(name)):
         best = solve_average(model)
         assert best.error <= 1e-8
         assert np.ptp(best.gain) < 1e-8

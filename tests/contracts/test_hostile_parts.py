@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import cpsrl
+from cpsrl._private.variates import uniform
 from cpsrl.agents.psrl import PSRLAgent
 from cpsrl.objectives import Objective
 from cpsrl.planning import kernels
 from cpsrl.seeding import Streams
-from cpsrl.simulation.run import LOOPS
-from cpsrl.variates import uniform
+from cpsrl.simulation.loops import LOOPS
 
 RIVER = cpsrl.environment("riverswim")
 

@@ -11,7 +11,7 @@ import cpsrl
 from contracts.test_agents import equal
 from contracts.test_axes import NOISY, in_steps
 from cpsrl.experiments import Entry, Experiment
-from cpsrl.experiments.parts import make_agent
+from cpsrl.experiments.entry import make_agent
 from cpsrl.networks import NETWORK_BELIEFS, ValueSampling
 from cpsrl.objectives import OBJECTIVES, Discounted
 from cpsrl.resampling import RULES

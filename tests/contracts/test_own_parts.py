@@ -23,12 +23,12 @@ from cpsrl import (
     seeding,
     simulate,
 )
-from cpsrl._compile import leaf
+from cpsrl._private.compile import leaf
 from cpsrl.beliefs import BATCH, BELIEFS
 from cpsrl.experiments import Entry, Experiment, continue_experiment, load, run_experiment
 from cpsrl.objectives import Objective
 from cpsrl.resampling import RULES
-from cpsrl.simulation import tabular
+from cpsrl.simulation import compiled
 
 RIVER = cpsrl.environment("riverswim")
 
@@ -229,7 +229,7 @@ def test_a_test_may_answer_in_its_own_way(rule):
 )
 def test_a_test_is_compiled_if_it_can_be(rule, compiles):
     agent = cpsrl.start(PSRL(rule, Average(), PlainDirichlet()), RIVER)
-    assert (tabular.kernel_of(agent) is not None) == compiles
+    assert (compiled.kernel_of(agent, False) is not None) == compiles
 
 
 def test_a_rules_memory_is_its_own_in_every_run():
@@ -501,5 +501,5 @@ class Nonsense(Objective):
     ids=["compiled", "live"],
 )
 def test_an_action_that_there_is_not_is_refused_before_it_is_taken(use):
-    with pytest.raises(ValueError, match="planned an action that there is not"):
+    with pytest.raises(ValueError, match="planned an action that does not exist"):
         use(cpsrl.PSRL(cpsrl.Bernoulli(0.9), Nonsense()))

@@ -11,7 +11,7 @@ import pytest
 
 import cpsrl
 from cpsrl.agents import AGENTS, DifferentialQLearning
-from cpsrl.beliefs import BELIEFS, REWARDS, NormalGamma, Truncated
+from cpsrl.beliefs import BELIEFS, REWARDS, InRange, NormalGamma, Truncated
 from cpsrl.statistics import paired_difference
 
 UNITS = list(itertools.product((1e-6, 0.01, 1, 100, 1e6), (-10, 0, 10)))
@@ -69,7 +69,9 @@ def test_large_models_do(agent):
 
 
 @pytest.mark.parametrize(("c", "d"), EXTREMES)
-@pytest.mark.parametrize("belief", [cpsrl.Dirichlet(), Truncated(20.0)])
+@pytest.mark.parametrize(
+    "belief", [cpsrl.Dirichlet(), Truncated(20.0), cpsrl.Dirichlet(rewards=InRange())]
+)
 def test_what_is_drawn_is_scaled(belief, c, d):
     rng = np.random.default_rng(0)
     seen = [(rng.integers(4), rng.integers(2), rng.normal(0.4, 0.3)) for _ in range(50)]
@@ -117,7 +119,7 @@ def test_one_warning_where_a_reward_is_far_outside_the_range_and_learning_goes_o
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             agent.observe(0, 0, 9.5, 1)
-        with pytest.warns(UserWarning, match=r"reward of 21 was .* in \[0, 10\]"):
+        with pytest.warns(UserWarning, match=r"reward of 21 is outside \[0, 10\]"):
             agent.observe(0, 0, 21.0, 1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -225,8 +227,8 @@ def test_networks_act_alike_where_the_scaled_rewards_are_the_same_in_float32():
 
 @networks
 def test_a_live_network_scales_rewards_as_the_loop_does_and_warns_once():
+    from cpsrl.mdp.problem import FeatureSizes
     from cpsrl.networks import BootstrappedDQN
-    from cpsrl.sizes import FeatureSizes
 
     agent = cpsrl.start(BootstrappedDQN(**SMALL), FeatureSizes(2, 2, (-100, 100)))
     agent.observe([0, 1], 0, 50.0, [1, 0])
@@ -269,7 +271,7 @@ def test_a_range_is_declared_kept_and_checked(tmp_path):
     assert not cpsrl.TabularMDP.load(tmp_path / "river.npz").declares_range
 
 
-@pytest.mark.parametrize("make", [cpsrl.Sizes, cpsrl.sizes.FeatureSizes])
+@pytest.mark.parametrize("make", [cpsrl.Sizes, cpsrl.mdp.problem.FeatureSizes])
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -19,8 +19,7 @@ from cpsrl.environments.pure import (
 from cpsrl.networks import BootstrappedDQN
 from cpsrl.seeding import Streams
 from cpsrl.simulation import readable, simulate
-from cpsrl.simulation.recording import Recorder
-from cpsrl.simulation.run import Run
+from cpsrl.simulation.loops import Recorder, Run
 
 jax = pytest.importorskip("jax")
 
@@ -98,10 +97,10 @@ def test_it_goes_on_in_states_that_can_be_seen_and_for_rewards_in_the_range(name
     assert equal((rewards, last), again)
     assert not equal((rewards, last), other)
     simulator = EnvironmentSimulator(world, Streams())
-    simulator.state = simulator.restored(last)
+    simulator.restore(last)
     assert equal(simulator.stored(), last)
     with pytest.raises(ValueError, match="not one of this environment"):
-        simulator.restored(last[:-1])
+        simulator.restore(last[:-1])
 
 
 @every
@@ -134,7 +133,8 @@ def test_the_live_agent_does_the_same_step_by_step(name):
     whole, streams, world = compiled(name), Streams(0, 3), small(name)
     run = Run(agent().start(world, streams), EnvironmentSimulator(world, streams))
     recorder = Recorder(whole.times, trajectory=True, states=False, resample_times=True)
-    readable.advance(run, recorder, STEPS, lambda n: None, np.zeros(1, np.int64))
+    run.recorder = recorder
+    readable.advance(run, STEPS, lambda n: None, np.zeros(1, np.int64))
     path = recorder.trajectory(None)
     np.testing.assert_array_equal(path["actions"], whole.trajectory[0]["actions"])
     np.testing.assert_allclose(path["rewards"], whole.trajectory[0]["rewards"], rtol=1e-4)

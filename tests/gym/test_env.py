@@ -251,3 +251,10 @@ def test_pictures_change_with_the_state_and_are_no_larger_than_a_screen():
     frames = gymnasium.make_vec("cpsrl/Queue-v0", num_envs=2, render_mode="ansi")
     frames.reset(seed=0)
     assert len(frames.render()) == 2
+
+
+def test_what_is_no_table_and_copies_of_a_world_that_changes_are_refused():
+    with pytest.raises(ValueError, match="mdp must be a TabularMDP or the name of one"):
+        cpsrl.gym.TabularEnv("pendulum")
+    with pytest.raises(ValueError, match=r"copies are of one model; .* changes: take one"):
+        cpsrl.gym.TabularVectorEnv(2, "changing")

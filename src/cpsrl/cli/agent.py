@@ -1,6 +1,7 @@
 """`cpsrl agent`, `cpsrl learn` and `cpsrl serve`: durable agents from the shell."""
 
 import json as json_module
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -9,32 +10,37 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from cpsrl._private.interrupts import end_process
 from cpsrl.agents import AGENTS
 from cpsrl.cli.output import facts, show
-from cpsrl.live import open
-from cpsrl.live.durable import DurableAgent, view
-from cpsrl.sizes import UNIT_RANGE
+from cpsrl.live import DurableAgent, open, view
+from cpsrl.live import backup as copy
+from cpsrl.mdp.problem import UNIT_RANGE
+from cpsrl.support.checks import count
 
 File = Annotated[Positional[Path], arg(metavar="FILE")]
 Text = Annotated[Positional[str], arg(metavar="TEXT")]
-OptionalText = Annotated[str | None, arg(metavar="TEXT")]
-OptionalPath = Annotated[Path | None, arg(metavar="FILE")]
+OptionalText = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+OptionalPath = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+Labels = Annotated[tuple[str, ...], arg(metavar="TEXT ...", help_behavior_hint="")]
 
 TOKEN = "CPSRL_TOKEN"
 
 
 def new(
     file: File,
-    name: Text,
+    name: Annotated[Positional[str], arg(metavar="NAME")] = "adaptive-psrl",
+    *,
     states: tuple[str, ...],
     actions: tuple[str, ...],
     reward_range: tuple[float, float] = UNIT_RANGE,
 ) -> None:
-    """Make an agent: `cpsrl agent new agent.db tsde --states idle busy --actions wait go`.
+    """Make an agent: `cpsrl agent new agent.db --states idle busy --actions wait go`.
 
     Args:
         file: the SQLite file.
-        name: the agent, one of those that `cpsrl list agents` shows, with its default settings.
+        name: the agent: the one to start with, or another of those that `cpsrl list agents` shows,
+            with its default settings.
         states: the labels of the states, or how many there are (of features, for networks).
         actions: the labels of the actions, or how many there are.
         reward_range: the least and the largest mean reward that is thought possible.
@@ -73,6 +79,9 @@ def decide(
     state: Text,
     id: OptionalText = None,
     stream: OptionalText = None,
+    actions: Annotated[
+        tuple[str, ...] | None, arg(metavar="TEXT ...", help_behavior_hint="")
+    ] = None,
     json: bool = False,
 ) -> None:
     """Let an agent decide, and print the decision's id and the action.
@@ -82,10 +91,13 @@ def decide(
         state: the state, by label or number.
         id: an id of one's own, with which the command may be repeated.
         stream: the name of the stream whose decision it is.
+        actions: those that are allowed this time.
         json: print one JSON object.
     """
     with open(file) as agent:
-        decision = agent.decide(_shown(agent, state), id, stream)
+        labels = agent.labels
+        allowed = actions and [labels.action_name(labels.read_action(text)) for text in actions]
+        decision = agent.decide(_shown(agent, state), id, stream, allowed)
     found = vars(decision)
     print(json_module.dumps(found) if json else " ".join(map(str, found.values())))
 
@@ -119,7 +131,7 @@ def discard(file: File, id: Text) -> None:
 def explain(
     file: File,
     state: Text,
-    draws: Annotated[int | None, arg(metavar="N")] = None,
+    draws: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
     stream: OptionalText = None,
     json: bool = False,
 ) -> None:
@@ -140,6 +152,88 @@ def explain(
         show(str(found))
 
 
+def check(file: File) -> None:
+    """Check every row of an agent's file, also while another process has it open.
+
+    The other commands check what they need, which does not take longer as a file grows.
+
+    Args:
+        file: the SQLite file.
+    """
+    with view(file) as agent:
+        agent.check()
+        found = agent.status()
+    show(
+        f"{file} is whole: {count(found['decisions'], 'decision')}, {found['outcomes']:,} outcomes"
+    )
+
+
+def backup(file: File, to: File) -> None:
+    """Copy an agent's file, also while a process has it open; the copy is checked, row by row.
+
+    Args:
+        file: the SQLite file.
+        to: where the copy goes; there must be nothing yet.
+    """
+    copy(file, to)
+    show(f"copied {file} to {to}")
+
+
+def restore(file: File, to: File) -> None:
+    """Put a copy of an agent in its place, after a check of every row; the same as backup.
+
+    Args:
+        file: the copy.
+        to: where the agent is to be; there must be nothing yet.
+    """
+    backup(file, to)
+
+
+def evolve(
+    file: File,
+    agent: OptionalText = None,
+    add_states: Labels = (),
+    retire_states: Labels = (),
+    add_actions: Labels = (),
+    retire_actions: Labels = (),
+    reward_range: Annotated[
+        tuple[float, float] | None, arg(metavar="LEAST MOST", help_behavior_hint="")
+    ] = None,
+    forget: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Change an agent's problem, or the agent, and keep what was learnt where that can be.
+
+    Args:
+        file: the SQLite file.
+        agent: what it is from now on, one of those that `cpsrl list agents` shows.
+        add_states: labels of new states; where states have no labels, how many more.
+        retire_states: states that will not be met any more.
+        add_actions: as for states.
+        retire_actions: actions that will not be taken any more.
+        reward_range: the new least and largest mean reward.
+        forget: do it where nothing that was learnt can be kept, too.
+        dry_run: say what would be kept, and change nothing.
+    """
+    with open(file) as one:
+        labels = one.labels
+
+        def new(given: tuple[str, ...], names: Any) -> Any:
+            return given if names is not None or not given else int(given[0])
+
+        found = one.evolve(
+            None if agent is None else AGENTS.make(agent),
+            add_states=new(add_states, labels.states),
+            retire_states=[_shown(one, text) for text in retire_states],
+            add_actions=new(add_actions, labels.actions),
+            retire_actions=[labels.action_name(labels.read_action(a)) for a in retire_actions],
+            reward_range=reward_range,
+            forget=forget,
+            dry_run=dry_run,
+        )
+    show(f"{'would be' if dry_run else 'is now'} {found}")
+
+
 def learn(file: File, past: Annotated[Positional[Path], arg(metavar="PAST")]) -> None:
     """Let an agent learn from a log, once: columns state, action, reward and, if known, next_state.
 
@@ -158,31 +252,41 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     token_file: OptionalPath = None,
-    name: tuple[str, ...] = (),
+    name: Annotated[tuple[str, ...], arg(metavar="HOST ...", help_behavior_hint="")] = (),
     durability: str = "full",
+    log: bool = False,
 ) -> None:
-    """Serve an agent as JSON over HTTP, with a page to watch it at /.
+    """Serve an agent, or those of a folder, as JSON over HTTP, with a page to watch one at /.
 
     For example, `cpsrl serve agent.db --port 8000`. On an address that is not this machine's own a
     token is needed: from a file, or from the environment variable CPSRL_TOKEN.
 
     Args:
-        file: the SQLite file.
+        file: the SQLite file, or a folder of them: then NAME.db is at /agents/NAME/.
         host: the address to listen at.
         port: the port; 0 takes a free one.
-        token_file: a file that holds the token that clients must show.
+        token_file: a file that holds the token that clients must show, or several, one a line:
+            read or write, the token, and perhaps an agent's name. It is read again when it changes.
         name: a host name by which clients may call, besides localhost and addresses.
         durability: "full" or "group" (see `cpsrl.open`).
+        log: write a line of JSON for every request to standard error.
     """
+    from cpsrl.live.agents import Agents
     from cpsrl.live.service import serve as run
 
-    token = os.environ.get(TOKEN)
-    if token_file is not None:
-        token = token_file.read_text().strip()
-        if not token:
-            raise ValueError(f"{token_file} has no token in it")
-    with open(file, durability=durability) as agent:
-        run(agent, host, port, token, name)
+    if log:
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("cpsrl").setLevel(logging.INFO)
+    token = os.environ.get(TOKEN) if token_file is None else token_file
+    if file.is_dir():
+        agents = Agents(file, durability=durability)
+    else:
+        agents = Agents(agent=open(file, durability=durability))
+    try:
+        run(agents, host, port, token, name)
+    finally:
+        agents.close()
+    end_process(0)  # or SQLite would tidy up after each of a thousand, and a draw would end
 
 
 def agent() -> None:
@@ -197,6 +301,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "outcome": outcome,
     "discard": discard,
     "explain": explain,
+    "check": check,
+    "backup": backup,
+    "restore": restore,
+    "evolve": evolve,
 }
 
 

@@ -20,7 +20,7 @@ def compile_() -> None:
 
     For example, `cpsrl compile` while an image is built.
     """
-    from cpsrl._compile import KERNEL_CACHE
+    from cpsrl._private.compile import KERNEL_CACHE
     from cpsrl.cli.output import show
 
     began = time.perf_counter()
@@ -40,14 +40,14 @@ def compile_() -> None:
 
 def _compile_for_small_models() -> None:
     from cpsrl.environments import environment
+    from cpsrl.paper.from_prior import Prior, runs_from_prior
     from cpsrl.planning import solve_discounted
     from cpsrl.resampling import Bernoulli
-    from cpsrl.theory.from_prior import runs_from_prior
 
     mdp = environment("riverswim")
     _simulate(mdp)
     solve_discounted(mdp, 0.9)
-    runs_from_prior(2, 2, Bernoulli(gamma=0.5), steps=2, runs=1, cap=10.0)
+    runs_from_prior(Prior(2, 2, cap=10.0), Bernoulli(gamma=0.5), steps=2, runs=1)
 
 
 def compile_for_large_models() -> None:

@@ -2,14 +2,14 @@
 
 import shlex
 import sys
-import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cpsrl.cli.output import name_and_numbers
+from cpsrl.agents import AGENTS
+from cpsrl.cli.model import entry_of
 from cpsrl.cli.output import show as write
 from cpsrl.experiments import (
     Entry,
@@ -20,7 +20,8 @@ from cpsrl.experiments import (
     run_experiment,
     shown_progress,
 )
-from cpsrl.experiments.parts import make_agent
+from cpsrl.experiments.entry import make_agent
+from cpsrl.experiments.results import Results
 from cpsrl.experiments.values import slug
 from cpsrl.mdp import TabularMDP
 
@@ -28,11 +29,21 @@ if TYPE_CHECKING:
     from cpsrl.reports import Report
 
 Directory = Annotated[Positional[Path], arg(metavar="DIR")]
-OptionalPath = Annotated[Path | None, arg(metavar="DIR")]
-OptionalInt = Annotated[int | None, arg(metavar="N")]
-Options = Annotated[Execution, arg(name="")]
-DEFAULT = Execution()
-RIVALS = ("continuing-psrl", "tsde", "ds-psrl", "ucrl2", "random")
+OptionalPath = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
+OptionalInt = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+
+
+@dataclass(frozen=True)
+class _Execution(Execution):
+    """An `Execution` whose options say themselves what they are by default."""
+
+    jobs: OptionalInt = None
+    address: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+
+
+Options = Annotated[_Execution, arg(name="")]
+DEFAULT = _Execution()
+RIVALS = ("adaptive-psrl", "continuing-psrl", "tsde", "ds-psrl", "ucrl2", "random")
 
 
 def run(
@@ -53,13 +64,12 @@ def run(
         out: where results go; results/NAME by default.
         seeds: number of runs, in place of the specification's.
         steps: steps of every run, in place of the specification's.
-        anew: set what is there aside, as NAME.1, and begin anew: after a short trial, say.
+        anew: move what is there to NAME.1 and begin anew: after a short trial, say.
         execution: where and how.
     """
     given = {"seeds": seeds, "steps": steps}
     experiment = find_experiment(spec, **{key: n for key, n in given.items() if n is not None})
-    directory = out or Path("results") / experiment.name
-    run_experiment(experiment, directory, execution, shown_progress(), command_line(), anew)
+    directory = perform(experiment, out, execution, anew).directory
     write(f"results are in {directory}; `cpsrl report {directory}` draws them")
 
 
@@ -95,32 +105,42 @@ def compare(
     out: OptionalPath = None,
     anew: bool = False,
     execution: Options = DEFAULT,
+    options: dict[str, dict[str, Any]] | None = None,
 ) -> None:
     """Run some agents on a model and report which does best, without a TOML file.
 
-    For example, `cpsrl compare machine.csv` or `cpsrl compare queue --agents tsde ucrl2`. What it
-    makes is a results directory: with more seeds the same command adds runs, and `cpsrl continue`
-    adds steps.
+    For example, `cpsrl compare machine.csv`, `cpsrl compare queue --gamma .9`, or `cpsrl compare
+    queue --agents tsde "continuing-psrl gamma=.9"`. What it makes is a results directory: with
+    further agents or more seeds the same command computes what is missing, and `cpsrl continue`
+    adds steps. Options of the agents are options of the command, for all agents that have them.
+    Agents of the default that are not for such a model are left out.
 
     Args:
         mdp: the model.
-        agents: names that `cpsrl list agents` shows; those of the default that are not for such a
-            model are left out.
+        agents: names that `cpsrl list agents` shows, each with its own options after it, if any.
         steps: steps of every run.
         seeds: number of runs of every agent.
         out: where results go; results/compare-MODEL by default.
-        anew: set what is there aside and begin anew.
+        anew: move what is there to NAME.1 and begin anew.
         execution: where and how.
+        options: of the agents, below "agents".
     """
     from cpsrl.reports import report as write_report
 
     name = f"compare-{slug(mdp.name) or 'model'}".replace("=", "-")
-    if agents == RIVALS:
-        agents = fitting(RIVALS, mdp)
-    experiment = Experiment(name, (mdp,), agents, steps, seeds)
-    directory = out or Path("results") / name
-    run_experiment(experiment, directory, execution, shown_progress(), command_line(), anew)
-    show(write_report(directory, formats=("png",)))
+    chosen = fitting(RIVALS, mdp) if agents == RIVALS else agents
+    entries = [_with_options(words, (options or {}).get("agents", {})) for words in chosen]
+    experiment = Experiment(name, (mdp,), tuple(entries), steps, seeds)
+    results = perform(experiment, out, execution, anew)
+    show(write_report(results.directory, formats=("png",)))
+
+
+def _with_options(words: str, options: dict[str, Any]) -> Entry:
+    """Return an agent of the command line, with those of `options` that it has and does not set."""
+    entry = entry_of(words)
+    known = AGENTS.options(entry.name) if entry.name in AGENTS else {}
+    own = {key: value for key, value in options.items() if key in known}
+    return replace(entry, options=own | dict(entry.options))
 
 
 def fitting(names: tuple[str, ...], mdp: TabularMDP) -> tuple[str, ...]:
@@ -149,16 +169,11 @@ def report(
     Args:
         directory: a results directory.
         out: where figures and summary go; DIR/report by default.
-        formats: of the figures; with none, the summary alone is written, without a page.
+        formats: of the figures; with none, there is no page either: only the summary is written.
     """
     from cpsrl.reports import report as write_report
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        found = write_report(directory, out, formats)
-    for warning in caught:
-        print(f"cpsrl: {warning.message}", file=sys.stderr)
-    show(found)
+    show(write_report(directory, out, formats))
 
 
 def reproduce(
@@ -186,10 +201,8 @@ def reproduce(
         directory = out / f"{experiment.name}{'-quick' if quick else ''}"
         if quick:
             experiment = replace(experiment, **QUICK[side])
-        run_experiment(
-            experiment, directory, Execution(jobs=jobs), shown_progress(), command_line()
-        )
-        show(write_report(directory))
+        results = perform(experiment, directory, Execution(jobs=jobs))
+        show(write_report(results.directory))
 
 
 QUICK: dict[str, dict[str, Any]] = {"left": {}, "right": {"seeds": 10, "steps": 10_000}}
@@ -199,14 +212,16 @@ def show(report: "Report") -> None:
     """Print the table of a report, what it says about the paper, and where its files are."""
     from rich.text import Text
 
-    from cpsrl.reports.summary import HEADINGS, LEGEND, caution, cells, title
+    from cpsrl.reports.summary import LEGEND, caution, table, title
 
     for environment in dict.fromkeys(row.environment for row in report.rows):
         here = [row for row in report.rows if row.environment == environment]
         write(f"{environment}: {title(here)}\n")
-        write(name_and_numbers(HEADINGS, [cells(row) for row in here]))
+        write(table(here), "")
     if warning := caution(report.rows):
         write(warning)
+    for note in report.notes:
+        write(f"Versions: {note}.")
     write(Text(LEGEND, style="dim"))
     for finding in report.findings:
         write(f"\n{finding}")
@@ -215,6 +230,14 @@ def show(report: "Report") -> None:
     for path in report.paths:
         if path.suffix == ".html":
             write(f"open {path} in a browser")
+
+
+def perform(
+    experiment: Experiment, out: Path | None, execution: Execution, anew: bool = False
+) -> Results:
+    """Run an experiment in `out`, by default in results/NAME."""
+    directory = out or Path("results") / experiment.name
+    return run_experiment(experiment, directory, execution, shown_progress(), command_line(), anew)
 
 
 def command_line() -> str:

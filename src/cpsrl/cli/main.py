@@ -12,7 +12,8 @@ from typing import Any
 
 import cpsrl
 from cpsrl.cli.output import plain_speech, wrapped
-from cpsrl.waiting import interrupted
+from cpsrl.support.interruptible import interrupted
+from cpsrl.support.registry import unknown
 
 COMMANDS = {
     "solve": ("solve", "solve"),
@@ -36,7 +37,8 @@ COMMANDS = {
 RESUMED = ("compare", "run", "continue", "reproduce", "suite")
 """What these have computed is stored, and not computed again."""
 MODEL_COMMANDS = ("solve", "bound", "watch", "compare")
-AGENT_COMMANDS = {"watch": {"agent": "options", "against": "against_options"}}
+AGENT_COMMANDS = {"watch": ("agent", "against"), "compare": ("agents",)}
+"""Whose options that name agents bring the options of these agents."""
 
 DESCRIPTION = (
     "Posterior sampling for environments that never reset. `cpsrl --version` gives the version."
@@ -70,6 +72,9 @@ def _run(arguments: Sequence[str]) -> int:
 
             commands, program, arguments = agent.COMMANDS, "cpsrl agent", arguments[1:]
         else:
+            first = next(iter(arguments), "-")
+            if not first.startswith("-") and first not in COMMANDS:
+                raise unknown("command", first, COMMANDS)
             commands = {name: _command(name, arguments) for name in COMMANDS}
         with registry, wrapped() if {"-h", "--help"} & set(arguments) else nullcontext():
             tyro.extras.subcommand_cli_from_dict(

@@ -1,11 +1,13 @@
 """What commands print: laid out for a terminal, and elsewhere in whole lines without padding."""
 
 import io
+import json
+import math
 import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -14,7 +16,7 @@ ENDLESS = 100_000
 
 
 def show(*things: Any, markup: bool = False) -> None:
-    """Print text or rich's tables on standard output."""
+    """Print texts and tables on standard output."""
     from rich.console import Console
 
     settings: dict[str, Any] = {"highlight": False, "markup": markup, "emoji": False}
@@ -31,6 +33,21 @@ def show(*things: Any, markup: bool = False) -> None:
         print(line.rstrip())
 
 
+def show_json(tree: Any) -> None:
+    """Print a tree of values as JSON."""
+    print(json.dumps(plain(tree), indent=2))
+
+
+def plain(value: Any) -> Any:
+    """Return a tree of plain values for JSON; numbers that are not finite become null."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def facts(rows: dict[str, Any]) -> Any:
     """Return a table with a bold name and what there is to say about it in every row."""
     from rich.table import Table
@@ -42,40 +59,6 @@ def facts(rows: dict[str, Any]) -> Any:
     for name, words in rows.items():
         table.add_row(Text(name), words if isinstance(words, Text) else Text(str(words)))
     return table
-
-
-def name_and_numbers(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    """Return rows of a name and numbers as a table; names, or all, get lines where need be."""
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.text import Text
-
-    lines = [list(map(str, line)) for line in (headings, *rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-    console = Console()
-    room = console.width if console.is_terminal else ENDLESS
-    table = Text(no_wrap=True)
-    if sum(widths[1:]) + 3 * len(widths[1:]) > room:
-        width = max(map(cell_len, headings[1:])) + 3
-        for name, *numbers in lines[1:]:
-            table.append(f"{name}\n", style="bold")
-            for heading, number in zip(headings[1:], numbers, strict=True):
-                table.append(f"   {heading.ljust(width)}{number}\n")
-        return table
-    narrow = sum(widths) + 3 * len(widths) > room
-    for i, (name, *numbers) in enumerate(lines):
-        start = f"{name}\n" if narrow else name + " " * (widths[0] - cell_len(name))
-        rest = "".join(f"   {n.rjust(w)}" for n, w in zip(numbers, widths[1:], strict=True))
-        table.append(f"{start}{rest}\n", style="bold" if i == 0 else "")
-    return table
-
-
-def fits(table: Any) -> bool:
-    """Return whether a table of rich's is no wider than the terminal, if there is one."""
-    from rich.console import Console
-
-    console = Console()
-    return not console.is_terminal or console.measure(table).maximum <= console.width
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """`cpsrl solve`: everything exact about one MDP."""
 
-import json as json_module
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from tyro.conf import arg
 
-from cpsrl.checks import checked_gamma, count
-from cpsrl.cli.output import facts, show
+from cpsrl.cli.output import facts, show, show_json
+from cpsrl.documents import Table
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import (
     AverageSolution,
@@ -22,11 +21,12 @@ from cpsrl.planning import (
     span,
     sufficient_gamma,
 )
+from cpsrl.support.checks import checked_gamma, count
 
 SHOWN_STATES = 40
-"""So many rows of the policy are printed unasked."""
+"""How many rows of the policy are printed without --all."""
 THOROUGH_STATES = 300
-"""Up to this many states the diameter and the scan over gamma are done unasked."""
+"""Up to this many states the diameter and the scan over gamma need no --thorough."""
 MOST_STATES = 2000
 """Of more states the diameter is not computed."""
 UNASKED = "not computed (--thorough does)"
@@ -34,7 +34,7 @@ UNASKED = "not computed (--thorough does)"
 
 def solve(
     mdp: TabularMDP,
-    gamma: Annotated[tuple[float, ...], arg(metavar="GAMMA ...")] = (),
+    gamma: Annotated[tuple[float, ...], arg(metavar="GAMMA ...", help_behavior_hint="")] = (),
     thorough: bool = False,
     all: bool = False,
     json: bool = False,
@@ -63,7 +63,7 @@ def solve(
         [planning_gap(mdp, factor, best) for factor in gamma],
     )
     if json:
-        print(json_module.dumps(_tree(answer), indent=2))
+        show_json(_tree(answer))
     else:
         _show(answer, all)
 
@@ -81,12 +81,8 @@ class Answer(NamedTuple):
 
 
 def _tree(answer: Answer) -> dict[str, Any]:
-    """Return the answer as a tree for JSON; numbers that are not finite become null."""
+    """Return the answer as a tree for JSON."""
     mdp, kind, best, tau, diameter, sufficient, gaps = answer
-
-    def number(value: float | None) -> float | None:
-        return float(value) if value is not None and np.isfinite(value) else None
-
     return {
         "name": mdp.name,
         "n_states": mdp.n_states,
@@ -94,22 +90,22 @@ def _tree(answer: Answer) -> dict[str, Any]:
         "state_names": mdp.state_names,
         "action_names": mdp.action_names,
         "class": kind,
-        "gain": number(best.gain[0]) if span(best.gain) <= best.error else None,
-        "gains": best.gain.tolist(),
+        "gain": best.gain[0] if span(best.gain) <= best.error else None,
+        "gains": best.gain,
         "gain_error": best.error,
         "reached_tolerance": best.reached,
-        "policy": best.policy.tolist(),
-        "bias": best.bias.tolist(),
+        "policy": best.policy,
+        "bias": best.bias,
         "span": span(best.bias),
         "reward_averaging_time": [tau.low, tau.high],
         "reward_averaging_time_closed": tau.closed,
-        "diameter": number(diameter),
-        "sufficient_gamma": number(sufficient.gamma) if sufficient else None,
+        "diameter": diameter,
+        "sufficient_gamma": sufficient.gamma if sufficient else None,
         "gammas": [
             {
                 "gamma": gap.gamma,
                 "planning_gap": gap.gap,
-                "policy": gap.policy.tolist(),
+                "policy": gap.policy,
                 "linear_regret": gap.gap > 0,
             }
             for gap in gaps
@@ -147,20 +143,14 @@ def _show(answer: Answer, everything: bool) -> None:
             show(f"... and {mdp.n_states - first:,} states more: --all prints them, --json too")
 
 
-def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, first: int) -> Any:
-    """Return the table of the action and the bias of the `first` so many states."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("state", "action", "bias", *(() if alike else ("gain",))):
-        right = heading in ("bias", "gain")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for state in range(first):
-        numbers = [best.bias[state], *(() if alike else (best.gain[state],))]
-        words = mdp.state_name(state), mdp.action_name(best.policy[state])
-        table.add_row(*map(Text, words), *(f"{number:.6g}" for number in numbers))
-    return table
+def _policy(mdp: TabularMDP, best: AverageSolution, alike: bool, first: int) -> Table:
+    """Return the table of the action and the bias of the `first` states."""
+    rows = [
+        (mdp.state_name(s), mdp.action_name(best.policy[s]), best.bias[s], best.gain[s])
+        for s in range(first)
+    ]
+    shown = 3 if alike else 4
+    return Table(("state", "action", "bias", "gain")[:shown], [row[:shown] for row in rows], left=2)
 
 
 def _sufficient(found: SufficientGamma) -> str:

@@ -1,74 +1,68 @@
 """`cpsrl suite`: agents on a named set of continuing problems."""
 
-from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
 
-from cpsrl.cli.experiments import DEFAULT, OptionalPath, Options, command_line
-from cpsrl.cli.output import facts as facts_table
-from cpsrl.cli.output import fits, show
-from cpsrl.experiments import open_results, run_experiment, shown_progress
+from cpsrl.cli.experiments import DEFAULT, OptionalPath, Options, perform
+from cpsrl.cli.model import entry_of
+from cpsrl.cli.output import show
+from cpsrl.environments.suite import SUITES, VERSION
 from cpsrl.experiments.files import write_file
 from cpsrl.experiments.suite import SEEDS, STEPS
 from cpsrl.experiments.suite import suite as experiment_of
 
+FEW = "(default: those of docs/suite.md)"
+
 
 def suite(
-    agents: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (),
+    agents: Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint=FEW)] = (),
+    version: Annotated[int, arg(metavar="N")] = VERSION,
     facts: bool = False,
+    digits: Annotated[int, arg(metavar="N")] = 5,
     out: OptionalPath = None,
     seeds: Annotated[int, arg(metavar="N")] = SEEDS,
+    seed: Annotated[int, arg(metavar="N")] = 0,
     steps: Annotated[int, arg(metavar="N")] = STEPS,
+    anew: bool = False,
     execution: Options = DEFAULT,
 ) -> None:
-    """Run agents on the continuing suite and compare them, or list what is certain about it.
+    """Run agents on the continuing suite and compare them, or print its certified numbers.
 
-    For example, `cpsrl suite`, `cpsrl suite --agents tsde ucrl2b`, or `cpsrl suite --facts`. The
+    For example, `cpsrl suite`, `cpsrl suite --agents tsde imed-rl`, or `cpsrl suite --facts`. The
     results are an ordinary directory: `cpsrl continue` and `cpsrl report` take it, and the same
     command again does only what is missing.
 
     Args:
-        agents: registered agents, as `cpsrl list agents` names them; a chosen few by default.
+        agents: names that `cpsrl list agents` shows, with options as in "continuing-psrl gamma=.9".
+        version: of the suite, 1 or 2: results of different versions are never compared.
         facts: print the certified numbers of every problem, as Markdown, and run nothing.
+        digits: significant digits of these numbers.
         out: where results go; results/suite-VERSION by default.
         seeds: number of runs.
+        seed: the root seed.
         steps: steps of every run.
+        anew: move what is there to NAME.1 and begin anew.
         execution: where and how.
     """
-    from cpsrl.reports.suite import LEGEND, fact_table, markdown, scores, table
+    from cpsrl.reports.suite import LEGEND, fact_table, results_csv, scores, table
 
+    entries = [entry_of(words) for words in agents]
+    experiment = experiment_of(entries, steps, seeds, version, seed)
     if facts:
-        print(markdown(fact_table()), end="")
+        print(fact_table(SUITES[version], digits=digits).markdown(), end="")
         return
-    experiment = experiment_of(agents, steps, seeds)
-    directory = out or Path("results") / experiment.name
-    run_experiment(experiment, directory, execution, shown_progress(), command_line())
-    results = open_results(directory, experiment)
-    found, overall = scores(results.experiment, results.load(states=False))
-    cells = table(found, overall)
-    _show(cells)
+    results = perform(experiment, out, execution, anew)
+    runs = results.load(states=False)
+    found, overall = scores(results.experiment, runs)
+    shown = table(found, overall)
+    show(shown, "")
     for row in overall:
         show(f"{row.agent} fails on: {', '.join(row.failures) or 'none'}")
     show(f"\n{LEGEND}")
-    path = directory / "report" / "suite.md"
-    write_file(path, f"{markdown(cells)}\n{LEGEND}\n".encode())
-    show(f"\nthis table is in {path}; `cpsrl report {directory}` draws the curves")
-
-
-def _show(cells: list[list[str]]) -> None:
-    """Print the table, or where a terminal is too narrow for it, one table for every problem."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, heading in enumerate(cells[0]):
-        shown.add_column(heading, justify="right" if place else "left", no_wrap=True)
-    for line in cells[1:]:
-        shown.add_row(*map(Text, line))
-    if fits(shown):
-        show(shown)
-        return
-    for line in cells[1:]:
-        show(f"\n{line[0]}", facts_table(dict(zip(cells[0][1:], line[1:], strict=True))))
+    path = results.directory / "report" / "suite.md"
+    write_file(path, f"{shown.markdown()}\n{LEGEND}\n".encode())
+    rows = path.with_suffix(".csv")
+    write_file(rows, results_csv(version, results.experiment, runs).encode())
+    show(f"\nthis table is in {path}, and a row for every problem, agent and run in {rows};")
+    show(f"`cpsrl report {results.directory}` draws the curves")

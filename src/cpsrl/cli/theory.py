@@ -1,23 +1,24 @@
 """`cpsrl bound` and `cpsrl verify`: the paper's theorems as numbers, its statements checked."""
 
-import json as json_module
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
 from cpsrl.cli.output import facts as facts_table
-from cpsrl.cli.output import show
-from cpsrl.experiments.progress import shown_progress
+from cpsrl.cli.output import plain, show, show_json
+from cpsrl.documents import Table
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning import reward_averaging_time, solve_average
 from cpsrl.planning import span as span_of
+from cpsrl.support.progress import shown_progress
 
 if TYPE_CHECKING:
-    from cpsrl.theory import Bound, Finding
+    from cpsrl.paper import Finding
+    from cpsrl.theory import Bound
 
-Number = Annotated[float | None, arg(metavar="NUMBER")]
+Number = Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="")]
 
 
 def bound(
@@ -42,13 +43,13 @@ def bound(
     """
     from cpsrl.theory import bounds
 
+    best = solve_average(mdp, bias_optimal=True)
     if mdp.rewards.min() < 0 or mdp.rewards.max() > 1:
         raise ValueError(
             f"the theorems are for rewards in [0, 1]; those of {mdp.name or 'the model'} go from "
             f"{mdp.rewards.min():g} to {mdp.rewards.max():g}: rescale them by (r - low) / (high - "
             "low), and the bound by (high - low)"
         )
-    best = solve_average(mdp, bias_optimal=True)
     if span_of(best.gain) > max(best.error, 1e-9):
         raise ValueError(
             "the theorems are for weakly communicating MDPs; here the optimal gain differs by state"
@@ -60,25 +61,9 @@ def bound(
     def gamma_at(T: int) -> float:
         return bounds.horizon_gamma(S, A, T) if gamma is None else gamma
 
-    rows: list[dict[str, Any]] = []
-    for name, theorem in (("4.2", bounds.theorem_4_2), ("4.1", bounds.theorem_4_1)):
-        for version in bounds.VERSIONS:
-
-            def at(T: int, theorem: Any = theorem, version: str = version) -> "Bound":
-                found: Bound = theorem(S, A, T, gamma_at(T), tau, span, version)
-                return found
-
-            found = at(steps)
-            rows.append(
-                {
-                    "theorem": name,
-                    "version": version,
-                    "terms": found.terms,
-                    "total": found.total,
-                    "vacuous": found.is_vacuous,
-                    "useful_from": bounds.useful_from(at),
-                }
-            )
+    rows = _bounds(
+        lambda T, theorem, version: theorem(S, A, T, gamma_at(T), tau, span, version), steps
+    )
     chosen = gamma_at(steps)
     width = float(bounds.confidence_width(1, S, A, steps, steps))
     facts: dict[str, Any] = {
@@ -96,14 +81,27 @@ def bound(
         "trivial bound": steps,
     }
     if json:
-        print(json_module.dumps({**facts, "bounds": rows}, indent=2))
+        show_json({**facts, "bounds": rows})
     else:
         _show_bounds(facts, rows)
 
 
-def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
+def _bounds(at: "Callable[..., Bound]", steps: int) -> list[dict[str, Any]]:
+    """Return every version of both theorems; `at` gives a bound for T, a theorem and a version."""
+    from cpsrl.theory import bounds
 
+    rows = []
+    for name, theorem in (("4.2", bounds.theorem_4_2), ("4.1", bounds.theorem_4_1)):
+        for version in bounds.VERSIONS:
+            found = at(steps, theorem, version)
+            row: dict[str, Any] = {"theorem": name, "version": version, "terms": found.terms}
+            row |= {"total": found.total, "vacuous": found.is_vacuous}
+            useful = bounds.useful_from(partial(at, theorem=theorem, version=version))
+            rows.append(row | {"useful_from": useful})
+    return rows
+
+
+def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     words = {}
     for key, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) else str(value)
@@ -115,16 +113,14 @@ def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     ):
         here = [row for row in rows if row["theorem"] == theorem]
         show(f"\nTheorem {theorem}, {about}")
-        table = Table("term")
-        for row in here:
-            table.add_column(row["version"], justify="right")
-        for term in dict.fromkeys(term for row in here for term in row["terms"]):
-            values = [row["terms"].get(term) for row in here]
-            table.add_row(term, *["" if value is None else f"{value:,.6g}" for value in values])
-        table.add_section()
-        table.add_row("total", *[f"{row['total']:,.6g}" for row in here])
-        table.add_row("over T", *[f"{row['total'] / facts['T']:,.3g}" for row in here])
-        show(table)
+        terms = dict.fromkeys(term for row in here for term in row["terms"])
+        lines = [
+            [term, *(f"{row['terms'][term]:,.6g}" if term in row["terms"] else "" for row in here)]
+            for term in terms
+        ]
+        lines.append(["total", *(f"{row['total']:,.6g}" for row in here)])
+        lines.append(["over T", *(f"{row['total'] / facts['T']:,.3g}" for row in here)])
+        show(Table(("term", *(row["version"] for row in here)), lines), "")
         for row in here:
             useful = row["useful_from"]
             when = f"from T = {useful:,} on" if useful is not None else "at no T up to 1e30"
@@ -139,7 +135,7 @@ def _show_bounds(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
 
 
 def verify(
-    only: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (),
+    only: Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="")] = (),
     quick: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -149,8 +145,8 @@ def verify(
     For example, `cpsrl verify --quick`, or `cpsrl verify --only lemma-3.3-upper eq-5`. A statement
     that is false is reported as failing, with a counterexample and what is true instead; one that
     would hold whatever was measured, as vacuous. Each check is also put to a control, which shows
-    that it can fail. The exit code is 0 if every claim and every control came out as it is known to
-    (false ones failing), and 1 otherwise.
+    that it can fail. The exit code is 0 if every claim and every control had the expected outcome,
+    which for a false claim is to fail, and 1 otherwise.
 
     Args:
         only: names of claims; all of them by default.
@@ -158,8 +154,8 @@ def verify(
         seed: root seed of everything random.
         json: print a JSON list of objects, one for every claim.
     """
-    from cpsrl.theory import CLAIMS
-    from cpsrl.theory import verify as findings
+    from cpsrl.paper import CLAIMS
+    from cpsrl.paper import verify as findings
 
     found = []
     shown, begun = shown_progress(unit="", transient=True), dict[str, float]()
@@ -181,13 +177,13 @@ def verify(
     finally:
         shown.end()
     if json:
-        print(json_module.dumps([_plain(f.as_dict()) for f in found], indent=2))
+        show_json([f.as_dict() for f in found])
     words = [f.verdict.word for f in found]
     surprises = ", ".join(f.claim.name for f in found if not f.as_expected)
     if not json:
         vacuous = f", {words.count('vacuous')} vacuous" if "vacuous" in words else ""
         seconds = sum(f.seconds for f in found)
-        as_known = "Every claim and every control came out as it is known to."
+        as_known = "Every claim and every control had the expected outcome."
         show(
             f"\n{words.count('holds')} of {len(found)} claims hold{vacuous} ({seconds:.0f} s). "
             + (f"Not as known: {surprises}." if surprises else as_known)
@@ -200,7 +196,7 @@ def _show_finding(finding: "Finding") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from cpsrl.theory.counterexamples import path
+    from cpsrl.paper.counterexamples import path
 
     claim, verdict = finding.claim, finding.verdict
     colour = {"holds": "green", "fails": "red", "vacuous": "yellow"}[verdict.word]
@@ -218,7 +214,7 @@ def _show_finding(finding: "Finding") -> None:
     lines = [
         claim.statement,
         f"control: {control.what}: {came}, {known} (ratio {control.ratio:.4g})",
-        *_lines(_plain(verdict.details)),
+        *_lines(plain(verdict.details)),
     ]
     if claim.instead:
         lines.append(f"true instead: {claim.instead}")
@@ -246,13 +242,3 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_short(x) for x in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return a tree of plain values for JSON; numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

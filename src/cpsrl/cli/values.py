@@ -1,4 +1,4 @@
-"""Numbers on the command line: as people write them, and what is said of what is none."""
+"""Numbers on the command line, as people write them, and the errors for other words."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -38,30 +38,20 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read a number, one that may be left out, or several: tyro's own errors speak of types."""
     for kind, (read, metavar) in NUMBERS.items():
         if info.type in (kind, kind | None):
-            return _one(read, metavar)
-        several = get_args(info.type) if info.type_origin is tuple else ()
-        if set(several) - {...} == {kind}:
-            return _several(read, metavar, None if ... in several else len(several))
+            return _spec(read, metavar, 1, several=False)
+        inside = get_args(info.type) if info.type_origin is tuple else ()
+        if set(inside) - {...} == {kind}:
+            return _spec(read, metavar, None if ... in inside else len(inside), several=True)
     return None
 
 
-def _one(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: read(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int | float),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-def _several(
-    read: Callable[[str], Any], metavar: str, n: int | None
+def _spec(
+    read: Callable[[str], Any], metavar: str, n: int | None, several: bool
 ) -> PrimitiveConstructorSpec[Any]:
     return PrimitiveConstructorSpec(
         nargs=n or "*",
         metavar=" ".join([metavar] * n) if n else f"[{metavar} ...]",
-        instance_from_str=lambda words: tuple(map(read, words)),
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda value: list(map(str, value)),
+        instance_from_str=lambda words: tuple(map(read, words)) if several else read(words[0]),
+        is_instance=lambda value: isinstance(value, tuple if several else int | float | None),
+        str_from_instance=lambda value: list(map(str, value if several else [value])),
     )

@@ -7,22 +7,21 @@ from tyro.conf import arg
 
 from cpsrl.cli.output import show
 from cpsrl.experiments import Entry
-from cpsrl.experiments.parts import make_agent
+from cpsrl.experiments.entry import make_agent
 from cpsrl.mdp import TabularMDP
 
-USUAL, RIVAL = "continuing-psrl", "tsde"
+USUAL, RIVAL = "adaptive-psrl", "tsde"
 
 
 def watch(
     mdp: TabularMDP,
     agent: str = USUAL,
-    against: Annotated[str | None, arg(metavar="AGENT|none")] = None,
+    against: Annotated[str | None, arg(metavar="AGENT|none", help_behavior_hint="")] = None,
     steps: int = 5_000,
     seed: int = 0,
     run: int = 0,
-    html: Annotated[Path | None, arg(metavar="FILE")] = None,
-    options: dict[str, Any] | None = None,
-    against_options: dict[str, Any] | None = None,
+    html: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None,
+    options: dict[str, dict[str, Any]] | None = None,
 ) -> None:
     """Watch one run: where the agent is, what it believes, when it resamples, what it loses.
 
@@ -38,8 +37,7 @@ def watch(
         seed: the root seed.
         run: the number of the run.
         html: write a page to this file in place of showing the run here.
-        options: of the agent, by name.
-        against_options: of the other agent, by name.
+        options: of the agents, below "agent" and "against".
     """
     from rich.console import Console
 
@@ -47,8 +45,9 @@ def watch(
     from cpsrl.watching.terminal import can_be_live, ending, plain_lines, play
 
     rival = against or (USUAL if agent == RIVAL else RIVAL)
-    chosen = [(agent, options), *([(rival, against_options)] if rival != "none" else [])]
-    made = [make_agent(Entry(name, given or {})) for name, given in chosen]
+    chosen = {"agent": agent} | ({"against": rival} if rival != "none" else {})
+    own = options or {}
+    made = [make_agent(Entry(name, own.get(role, {}))) for role, name in chosen.items()]
     if html is not None and not html.parent.is_dir():
         raise ValueError(f"--html {html}: there is no folder {html.parent}")
     if html is not None and html.is_dir():

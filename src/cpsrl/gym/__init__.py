@@ -25,12 +25,8 @@ from cpsrl.gym.register import gymnasium_id, register_environments
 from cpsrl.gym.vector import TabularVectorEnv
 
 __all__ = [
-    "Continuing",
-    "TabularEnv",
-    "TabularVectorEnv",
-    "gymnasium_id",
-    "register_environments",
+    "Continuing", "TabularEnv", "TabularVectorEnv", "gymnasium_id", "register_environments",
     "tabular",
-]
+]  # fmt: skip
 
 register_environments()

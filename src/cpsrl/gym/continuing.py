@@ -6,8 +6,8 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import TimeLimit
 
-from cpsrl.checks import checked_number, checked_word
 from cpsrl.environments.toy_text import RESETS
+from cpsrl.support.checks import checked_number, checked_word
 
 
 class Continuing(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

@@ -8,70 +8,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from cpsrl.checks import checked_index, checked_word
-from cpsrl.environments import ENVIRONMENTS, environment
+from cpsrl.environments import environment
 from cpsrl.environments.pictures import Picture, picture_of
-from cpsrl.mdp import Simulator, TabularMDP
+from cpsrl.mdp import Simulator, Tabular, TabularMDP
 from cpsrl.mdp.simulator import draw_initial
 from cpsrl.seeding import Streams
-from cpsrl.types import Floats
+from cpsrl.support.checks import checked_index, checked_kind, checked_word
+from cpsrl.support.types import Floats
 
 METADATA = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 OBSERVATIONS = ("state", "features")
-
-
-class Shown:
-    """What both kinds of environments make of an MDP: spaces, observations and pictures.
-
-    Args:
-        mdp: the MDP, or the name of an environment.
-        observation: "state", the state's number, or "features", its row of the features; None takes
-            the features where there are some.
-        render_mode: "rgb_array", "ansi" or None.
-        options: what an environment given by its name is made with.
-    """
-
-    def __init__(
-        self, mdp: TabularMDP | str, observation: str | None, render_mode: str | None, options: Any
-    ) -> None:
-        settings: dict[str, Any] = {}
-        if isinstance(mdp, str):
-            known = ENVIRONMENTS.options(mdp)
-            settings = {key: parameter.default for key, parameter in known.items()} | options
-            mdp = environment(mdp, **options)
-        elif not isinstance(mdp, TabularMDP):
-            raise ValueError(f"mdp must be a TabularMDP or an environment's name, not {mdp!r}")
-        elif options:
-            raise ValueError(f"a TabularMDP takes no options, and {', '.join(options)} were given")
-        if observation is None:
-            observation = "state" if mdp.features is None else "features"
-        if checked_word("observation", observation, OBSERVATIONS) == "features":
-            if mdp.features is None:
-                raise ValueError(
-                    f"{mdp!r} has no features to observe: give some, as in features='one-hot'"
-                )
-            self.features: NDArray[np.float32] | None = mdp.features.astype(np.float32)
-        else:
-            self.features = None
-        if render_mode is not None:
-            checked_word("render_mode", render_mode, METADATA["render_modes"])  # type: ignore[arg-type]
-        self.mdp, self._settings = mdp, settings
-
-    @property
-    def space(self) -> spaces.Space[Any]:
-        """The space of observations."""
-        if self.features is None:
-            return spaces.Discrete(self.mdp.n_states)
-        return spaces.Box(self.features.min(axis=0), self.features.max(axis=0), dtype=np.float32)
-
-    def observed(self, states: Any) -> Any:
-        """Return a fresh observation of a state, or of states `(n,)`."""
-        return np.array(states) if self.features is None else self.features[states].copy()
-
-    @cached_property
-    def picture(self) -> Picture:
-        """What draws a state."""
-        return picture_of(self.mdp, self._settings)
 
 
 class TabularEnv(gymnasium.Env[Any, Any]):
@@ -101,13 +47,47 @@ class TabularEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        self._shown = Shown(mdp, observation, render_mode, options)
-        self.mdp = self._shown.mdp
-        self.render_mode = render_mode
-        self.observation_space = self._shown.space
-        self.action_space = spaces.Discrete(self.mdp.n_actions)
+        if isinstance(mdp, str):
+            mdp = environment(mdp, **options)
+        elif options:
+            raise ValueError(f"a TabularMDP takes no options, and {', '.join(options)} were given")
+        checked_kind("mdp", mdp, Tabular, "a TabularMDP or the name of one")
+        if observation is None:
+            observation = "state" if mdp.features is None else "features"
+        self.observation_space: spaces.Space[Any] = spaces.Discrete(mdp.n_states)
+        self.features: NDArray[np.float32] | None = None
+        if checked_word("observation", observation, OBSERVATIONS) == "features":
+            if mdp.features is None:
+                raise ValueError(
+                    f"{mdp!r} has no features to observe: give some, as in features='one-hot'"
+                )
+            self.features = mdp.features.astype(np.float32)
+            bounds = self.features.min(axis=0), self.features.max(axis=0)
+            self.observation_space = spaces.Box(*bounds, dtype=np.float32)
+        if render_mode is not None:
+            checked_word("render_mode", render_mode, METADATA["render_modes"])  # type: ignore[arg-type]
+        self.mdp, self.render_mode = mdp, render_mode
+        self.action_space = spaces.Discrete(mdp.n_actions)
         self._simulator: Simulator | None = None
         self._last: tuple[int, float] | None = None
+
+    def observed(self, states: Any) -> Any:
+        """Return a fresh observation of a state, or of states `(n,)`."""
+        return np.array(states) if self.features is None else self.features[states].copy()
+
+    def drawn(self, state: int, last: tuple[int, float] | None) -> Any:
+        """Return a picture or a text of a state, after the last action and its reward."""
+        if self.render_mode is None:
+            raise ValueError(
+                "no render_mode was chosen: make the environment with render_mode='ansi' or "
+                "'rgb_array'"
+            )
+        picture = self._picture
+        return (picture.text if self.render_mode == "ansi" else picture.pixels)(state, last)
+
+    @cached_property
+    def _picture(self) -> Picture:
+        return picture_of(self.mdp.models[0])
 
     @cached_property
     def P(self) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:
@@ -141,14 +121,14 @@ class TabularEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Go to a first state; with a seed also to the beginning of its streams."""
         super().reset(seed=seed)
-        if seed is not None or self._simulator is None:
-            self._simulator = Simulator(
-                self.mdp, Streams(self._own_seed() if seed is None else seed)
-            )
-        else:
+        if seed is None and self._simulator is None:
+            seed = int(self.np_random.integers(2**63))
+        if seed is not None:
+            self._simulator = Simulator(self.mdp, Streams(seed))
+        elif self._simulator is not None:
             self._simulator.state = draw_initial(self.mdp, self._simulator.streams)
         self._last = None
-        return self._observation(), self._info()
+        return self._seen()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take `action`, or its stand-in where it is not available; the episode never ends."""
@@ -159,31 +139,18 @@ class TabularEnv(gymnasium.Env[Any, Any]):
             action = int(self.mdp.stand_in[self._simulator.state, action])
         reward, _ = self._simulator.step(action)
         self._last = int(action), reward
-        return self._observation(), reward, False, False, self._info()
+        observation, info = self._seen()
+        return observation, reward, False, False, info
 
     def render(self) -> Any:
         """Return a picture `(height, width, 3)`, or a text, of where the environment stands."""
         if self._simulator is None:
             raise gymnasium.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            raise ValueError(
-                "no render_mode was chosen: make the environment with render_mode='ansi' or "
-                "'rgb_array'"
-            )
-        picture = self._shown.picture
-        drawn = picture.text if self.render_mode == "ansi" else picture.pixels
-        return drawn(self._simulator.state, self._last)
+        return self.drawn(self._simulator.state, self._last)
 
-    def _own_seed(self) -> int:
-        return int(self.np_random.integers(2**63))
-
-    def _observation(self) -> Any:
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """Return the observation, and which actions may be taken where not all may."""
         assert self._simulator is not None
-        state = self._simulator.state
-        return state if self._shown.features is None else self._shown.observed(state)
-
-    def _info(self) -> dict[str, Any]:
-        if self.mdp.available is None:
-            return {}
-        assert self._simulator is not None
-        return {"action_mask": self.mdp.available[self._simulator.state].astype(np.int8)}
+        state, available = self._simulator.state, self.mdp.available
+        info = {} if available is None else {"action_mask": available[state].astype(np.int8)}
+        return (state if self.features is None else self.observed(state)), info

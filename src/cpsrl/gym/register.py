@@ -3,7 +3,7 @@
 import gymnasium
 
 from cpsrl.environments import ENVIRONMENTS
-from cpsrl.plugins import load_plugins
+from cpsrl.support.plugins import load_plugins
 
 SPELLED = {"riverswim": "RiverSwim", "gridworld": "GridWorld"}
 """Names whose id is not their words with capitals put together."""
@@ -18,7 +18,7 @@ def gymnasium_id(name: str) -> str:
 def register_environments() -> None:
     """Register with Gymnasium every environment that is not registered yet.
 
-    Those of installed packages are loaded (see `cpsrl.plugins`). To be called again for
+    Those of installed packages are loaded (see `cpsrl.support.plugins`). To be called again for
     environments that were added with `cpsrl.register`. Any other MDP is
     `gymnasium.make("cpsrl/Tabular-v0", mdp=...)`.
     """

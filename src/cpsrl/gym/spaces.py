@@ -1,4 +1,4 @@
-"""What agents are told of Gymnasium's spaces: how many states or features, and which it is."""
+"""Gymnasium's spaces as agents see them: the number of states or features, and the encoding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from cpsrl.sizes import FeatureSizes, Sizes
+from cpsrl.mdp.problem import FeatureSizes, Sizes
 
 Encode = Callable[[Any], Any]
 
@@ -32,11 +32,13 @@ def problem_of(
                 "that see vectors can't be told: let them see states, observation='state'"
             )
         size = int(np.prod(observations.shape))
-        return FeatureSizes(size, n_actions, reward_range), _vector, first
+        sizes = FeatureSizes(size, n_actions, reward_range)
+        # a copy: some environments write into theirs
+        return sizes, lambda seen: np.array(seen, np.float32).ravel(), first
     if isinstance(observations, spaces.Discrete):
         start = int(observations.start)
-        sizes = Sizes(int(observations.n), n_actions, reward_range, available=available)
-        return sizes, lambda seen: int(seen) - start, first
+        states = Sizes(int(observations.n), n_actions, reward_range, available=available)
+        return states, lambda seen: int(seen) - start, first
     parts: tuple[Any, ...] = ()
     if isinstance(observations, spaces.Tuple):
         parts = observations.spaces
@@ -57,7 +59,3 @@ def problem_of(
         return int(np.ravel_multi_index(places, counts))
 
     return Sizes(int(np.prod(counts)), n_actions, reward_range), number, first
-
-
-def _vector(seen: Any) -> Any:
-    return np.array(seen, np.float32).ravel()  # a copy: some environments write into theirs

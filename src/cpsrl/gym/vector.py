@@ -8,10 +8,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from cpsrl.checks import checked_whole
-from cpsrl.gym.env import METADATA, Shown
+from cpsrl.gym.env import METADATA, TabularEnv
 from cpsrl.mdp import TabularMDP
-from cpsrl.mdp.copies import Copies
+from cpsrl.mdp.vector import Copies
+from cpsrl.support.checks import checked_whole
 
 
 class TabularVectorEnv(VectorEnv[Any, Any, Any]):
@@ -22,25 +22,22 @@ class TabularVectorEnv(VectorEnv[Any, Any, Any]):
 
     Args:
         num_envs: how many copies.
-        mdp, observation, render_mode, options: as in `TabularEnv`.
+        mdp: as in `TabularEnv`.
+        options: the other arguments of `TabularEnv`.
     """
 
     metadata = METADATA | {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
-    def __init__(
-        self,
-        num_envs: int,
-        mdp: TabularMDP | str,
-        observation: str | None = None,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
-        self._shown = Shown(mdp, observation, render_mode, options)
-        self.mdp = self._shown.mdp
+    def __init__(self, num_envs: int, mdp: TabularMDP | str, **options: Any) -> None:
+        self._one = TabularEnv(mdp, **options)
+        self.mdp, self.render_mode = self._one.mdp, self._one.render_mode
+        if self.mdp.models != (self.mdp,):
+            raise ValueError(
+                f"copies are of one model; {self.mdp!r} changes: take one of its models"
+            )
         self.num_envs = checked_whole("num_envs", num_envs, 1)
-        self.render_mode = render_mode
-        self.single_observation_space = self._shown.space
-        self.single_action_space = gymnasium.spaces.Discrete(self.mdp.n_actions)
+        self.single_observation_space = self._one.observation_space
+        self.single_action_space = self._one.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._copies: Copies | None = None
@@ -65,7 +62,7 @@ class TabularVectorEnv(VectorEnv[Any, Any, Any]):
                 raise ValueError(f"{len(seed)} seeds were given for {self.num_envs} copies")
             self._copies = Copies(self.mdp, list(seed))
         self._last = None
-        return self._shown.observed(self._copies.states), self._infos()
+        return self._one.observed(self._copies.states), self._infos()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take an action `(copies,)` in every copy."""
@@ -80,22 +77,18 @@ class TabularVectorEnv(VectorEnv[Any, Any, Any]):
         rewards = self._copies.step(chosen)
         self._last = chosen, rewards
         ended = np.zeros(self.num_envs, np.bool_)
-        observed = self._shown.observed(self._copies.states)
+        observed = self._one.observed(self._copies.states)
         return observed, rewards, ended, ended.copy(), self._infos()
 
     def render(self) -> Any:
         """Return a picture, or a text, of every copy."""
         if self._copies is None:
             raise gymnasium.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            raise ValueError("no render_mode was chosen: give render_mode='ansi' or 'rgb_array'")
-        picture = self._shown.picture
-        drawn = picture.text if self.render_mode == "ansi" else picture.pixels
-        states = self._copies.states
+        states = self._copies.states.tolist()
         if self._last is None:
-            return tuple(drawn(int(state), None) for state in states)
-        each = zip(states, *self._last, strict=True)
-        return tuple(drawn(int(state), (int(a), float(reward))) for state, a, reward in each)
+            return tuple(self._one.drawn(state, None) for state in states)
+        each = zip(states, *(values.tolist() for values in self._last), strict=True)
+        return tuple(self._one.drawn(state, (a, reward)) for state, a, reward in each)
 
     def _infos(self) -> dict[str, Any]:
         if self.mdp.available is None:
