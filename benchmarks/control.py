@@ -17,12 +17,12 @@ import argparse
 from functools import partial
 
 import gymnasium
-import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
 from cpsrl import statistics
 from cpsrl.gym import Continuing
+from cpsrl.reports.figures import label_ends, look, panels, style
 
 TASKS = {
     "CartPole-v1": (-1.0, 1.0, np.array([2.4, 3.0, 0.21, 3.0])),
@@ -58,14 +58,17 @@ def rates(played, tenths=10):
 
 def draw(ax, name, times, found):
     """Draw ends of episodes per 1,000 steps from mark to mark, means and runs."""
-    for (label, ends), color in zip(found.items(), ("tab:gray", "tab:blue"), strict=True):
+    looks, last = look(list(found)), []
+    for label, ends in found.items():
         ends = np.column_stack([np.zeros(len(ends)), ends])
         rate = np.diff(ends, axis=1) / np.diff(np.append(0, times)) * 1000
-        ax.plot(times, rate.T, color=color, alpha=0.15, lw=0.7)
-        ax.plot(times, rate.mean(axis=0), color=color, label=label)
-    ax.set(title=f"{name}, never ending", xlabel="steps", ylabel="ends per 1,000 steps")
-    ax.set_ylim(bottom=0)
-    ax.legend(frameon=False)
+        ax.plot(times, rate.T, color=looks[label]["color"], alpha=0.15, linewidth=0.7)
+        ax.plot(times, rate.mean(axis=0), **looks[label])
+        last.append((label, rate.mean(axis=0)[-1]))
+    what = "falls" if name.startswith("CartPole") else "goals"
+    ax.set(title=f"{name}, never ending", xlabel="step", ylabel=f"{what} per 1,000 steps")
+    ax.set(xlim=(0, times[-1]), ylim=(0, None))
+    label_ends(ax, times[-1], last, looks)
 
 
 def main():
@@ -76,20 +79,21 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="control")
     given = parser.parse_args()
-    agents = {"random": cpsrl.RandomAgent(), "dqn": cpsrl.BootstrappedDQN(prior_scale=1.0)}
-    figure, axes = plt.subplots(1, len(given.tasks), figsize=(9, 3.2), squeeze=False)
-    for name, ax in zip(given.tasks, axes[0], strict=True):
-        found = {}
-        for key, agent in agents.items():
+    agents = cpsrl.RandomAgent(), cpsrl.BootstrappedDQN(prior_scale=1.0, label="Bootstrapped DQN")
+    played = {name: {} for name in given.tasks}
+    for name, found in played.items():
+        for agent in agents:
             env = task(name, given.runs)
-            played = cpsrl.play(agent, env, given.steps, given.seed, given.steps // 50)
-            found[key] = played.ends
-            last = rates(played)[:, -1]
+            played_here = cpsrl.play(agent, env, given.steps, given.seed, given.steps // 50)
+            times, found[agent.label] = played_here.times, played_here.ends
+            last = rates(played_here)[:, -1]
             print(f"{name}, {agent.label}: {statistics.mean(last)} per 1,000 steps", last)
-        np.savez(f"{given.out}-{name}.npz", times=played.times, **found)
-        draw(ax, name, played.times, found)
-    figure.tight_layout()
-    figure.savefig(f"{given.out}.png", dpi=110)
+        np.savez(f"{given.out}-{name}.npz", times=times, **found)
+    with style():
+        figure, axes = panels(len(played), height=3.0)
+        for ax, (name, found) in zip(axes, played.items(), strict=True):
+            draw(ax, name, times, found)
+        figure.savefig(f"{given.out}.png")
 
 
 if __name__ == "__main__":

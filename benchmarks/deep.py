@@ -5,7 +5,8 @@
 Every agent makes one update of every member after every step: batch 32, two hidden layers of 50,
 prior functions, Adam, on RiverSwim with thermometer features, and in environments without a table.
 The rivals take turns, three rounds, and medians are reported, so that what else the machine does
-falls on all of them. Needs the extras `deep` and `bench`.
+falls on all of them. Needs the extras `deep`, `bench`
+and `worlds`.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from cpsrl.mdp import TabularMDP
 from cpsrl.networks import (
     DQN,
     BootstrappedDQN,
+    Convolution,
     Environment,
     Heads,
     Hypermodel,
@@ -97,6 +99,84 @@ def torch_loop(mdp: TabularMDP, steps: int) -> float:
             for member, target in zip(members, targets, strict=True):
                 target.load_state_dict(member.state_dict())
     return steps / (time.perf_counter() - began)
+
+
+class Branched(nn.Module):
+    """A convolution, a hidden layer and a head for each function: what heads usually are."""
+
+    def __init__(self, planes: int, n_actions: int, heads: int) -> None:
+        super().__init__()
+        self.torso = nn.Sequential(
+            nn.Conv2d(planes, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 64), nn.ReLU()
+        )
+        self.heads = nn.ModuleList(nn.Linear(64, n_actions) for _ in range(heads))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the action values (heads, batch, actions)."""
+        hidden = self.torso(x)
+        return torch.stack([head(hidden) for head in self.heads])
+
+
+def torch_pictures(steps: int, heads: int = 20) -> float:
+    """Take steps in pictures with heads on a convolution, as `torch_loop` does; steps per second.
+
+    The pictures are MinAtar's in size, of random bits: the environment costs nothing here.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    pictures = (rng.random((steps + 1, 4, 10, 10)) < 0.1).astype(np.float32)
+    rewards = rng.random(steps).astype(np.float32)
+    trained, prior = (Branched(4, 3, heads) for _ in range(2))
+    target = copy.deepcopy(trained)
+    optimiser, active = torch.optim.Adam(trained.parameters(), lr=3e-4), 0
+    actions, each = np.zeros(steps, np.int64), torch.arange(BATCH)
+
+    def values(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            fixed = prior(x)
+        return network(x) + 5.0 * fixed
+
+    began = time.perf_counter()
+    for t in range(steps):
+        if t == 0 or rng.random() >= GAMMA:
+            active = int(rng.integers(heads))
+        with torch.no_grad():
+            seen = torch.from_numpy(pictures[t : t + 1])
+            actions[t] = int(values(trained, seen)[active, 0].argmax())
+        rows = rng.integers(t + 1, size=BATCH)
+        with torch.no_grad():
+            ahead = values(target, torch.from_numpy(pictures[rows + 1])).max(2).values
+            aim = torch.from_numpy(rewards[rows]) + GAMMA * ahead
+        q = values(trained, torch.from_numpy(pictures[rows]))
+        taken = q[:, each, torch.from_numpy(actions[rows])]
+        loss = ((taken - aim) ** 2).mean(1).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if (t + 1) % 1000 == 0:
+            target.load_state_dict(trained.state_dict())
+    return steps / (time.perf_counter() - began)
+
+
+def pictures(steps: int) -> None:
+    """Heads on a convolution in MinAtar's Breakout, environment included, against PyTorch."""
+    breakout = cpsrl.environment("gymnax:Breakout-MinAtar", reward_range=(0, 1), reference=0.0)
+    spec = ValueSampling(
+        belief=Heads(hidden=(64,), torso=Convolution()), learning_rate=3e-4, target_every=1000
+    )
+    speed(spec, breakout, 1, 10, 1)
+    torch_pictures(20)
+    got = medians(
+        {
+            "torch": lambda: torch_pictures(200),
+            "ours": lambda: speed(spec, breakout, 1, 2 * steps, 1),
+        }
+    )
+    print("\n| pictures of 10 x 10 x 4, 20 heads | PyTorch | cpsrl, Breakout | times PyTorch |")
+    print("| --- | --- | --- | --- |")
+    ratio = got["ours"] / got["torch"]
+    print(f"| steps/s, one core | {got['torch']:,.0f} | {got['ours']:,.0f} | {ratio:.1f} |")
 
 
 def speed(
@@ -191,7 +271,11 @@ def worlds(steps: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=1000, help="steps of every run")
-    steps = parser.parse_args().steps
+    parser.add_argument("--only-pictures", action="store_true", help="the last table alone")
+    options = parser.parse_args()
+    steps = options.steps
+    if options.only_pictures:
+        return pictures(steps)
     print(f"Bootstrapped DQN, {MEMBERS} members, {SEEDS} seeds; env-steps per second\n")
     print(
         "| N | PyTorch, one seed | cpsrl, one core | cpsrl, two cores | times PyTorch | two/one |"
@@ -235,6 +319,7 @@ def main() -> None:
     )
     print("| median of 1,000 | " + " | ".join(f"{v:.2f}" for v in taken.values()) + " |")
     worlds(steps)
+    pictures(steps)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,26 @@ time divided by ours.
 
     python benchmarks/live.py            # about a minute
     python benchmarks/live.py --quick
+    python benchmarks/live.py --against EARLIER/src
+
+The last compares with the sources of another version, which take turns with these: decisions in
+CPU time, those over HTTP in wall time. The ratio, the median of the rounds, is to be at most 1.
 """
 
 import argparse
 import http.client
 import importlib.util
+import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import rich.box
@@ -38,7 +46,16 @@ SPEC = cpsrl.ContinuingPSRL(0.99)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    rounds = 3 if parser.parse_args().quick else 10
+    parser.add_argument("--against", type=Path, help="the sources of another version")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    rounds = 3 if given.quick else 10
+    if given.work:
+        work(given.work)
+        return
+    if given.against:
+        compare(given.against, 3 * rounds)
+        return
     table = Table("what", "microseconds", "a second", "Optuna / this", box=rich.box.SIMPLE)
     table.add_row("act + observe, in memory", f"{1e6 * in_memory(rounds):.1f}", "", "")
     with tempfile.TemporaryDirectory(dir=".") as folder:
@@ -111,23 +128,84 @@ def durable(folder: Path, rounds: int) -> list[tuple[str, float, str]]:
 
 def service(folder: Path, requests: int) -> tuple[float, float]:
     """The median and the 99th percentile of the seconds of a decision over HTTP."""
-    path = folder / "served.db"
-    cpsrl.open(path, SPEC, SIZES).close()
-    command = [sys.executable, "-m", "cpsrl.cli.main", "serve", str(path), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        port = int(server.stdout.readline().rpartition(":")[2].strip("/\n"))
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        times = []
-        for i in range(requests):
-            body = json.dumps({"id": str(i), "state": 0})
-            begun = time.perf_counter()
-            connection.request("POST", "/decide", body, {"Content-Type": "application/json"})
-            connection.getresponse().read()
-            times.append(time.perf_counter() - begun)
-        server.kill()
+    with served(folder / "served.db") as asked:
+        times = asked(requests)
     low, high = np.percentile(times[requests // 10 :], [50, 99])
     return float(low), float(high)
+
+
+@contextmanager
+def started(*arguments: str, source: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process of Python, with the sources of another version if they are given."""
+    path = {} if source is None else {"PYTHONPATH": str(source.resolve())}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, *arguments], env=os.environ | path, **pipes) as process:
+        yield process
+        process.kill()
+
+
+@contextmanager
+def served(path: Path, source: Path | None = None) -> Iterator[Callable[[int], list[float]]]:
+    """A function that asks a server for n decisions, and returns the seconds of each."""
+    make = "import sys, cpsrl; cpsrl.open(sys.argv[1], cpsrl.ContinuingPSRL(0.99), (6, 2)).close()"
+    with started("-c", make, str(path), source=source) as maker:
+        maker.wait()
+    serve = ("-m", "cpsrl.cli.main", "serve", str(path), "--port", "0")
+    with started(*serve, source=source) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline().rpartition(":")[2].strip("/\n"))
+        connection, ids = http.client.HTTPConnection("127.0.0.1", port), itertools.count()
+
+        def ask(n: int) -> list[float]:
+            times = []
+            for _ in range(n):
+                body = json.dumps({"id": str(next(ids)), "state": 0})
+                begun = time.perf_counter()
+                connection.request("POST", "/decide", body, {"Content-Type": "application/json"})
+                connection.getresponse().read()
+                times.append(time.perf_counter() - begun)
+            return times
+
+        yield ask
+
+
+def work(level: str) -> None:
+    """Read a number from each line of the input, and print the CPU seconds of so many decisions."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        agent = cpsrl.open(Path(folder) / "agent.db", SPEC, SIZES, durability=level)
+        for line in sys.stdin:
+            begun = time.process_time()
+            for _ in range(int(line)):
+                agent.outcome(agent.decide(0).id, 0.5, 1)
+            print(time.process_time() - begun, flush=True)
+        agent.close()
+
+
+def compare(earlier: Path, rounds: int) -> None:
+    """Print how these sources compare with others."""
+    for level, n in (("full", 100), ("group", 1000)):
+        with (
+            started(__file__, "--work", level) as one,
+            started(__file__, "--work", level, source=earlier) as other,
+        ):
+            times = np.zeros((rounds + 1, 2))
+            for i, j in itertools.product(range(rounds + 1), range(2)):
+                process: Any = (one, other)[(i + j) % 2]
+                print(n, file=process.stdin, flush=True)
+                times[i, (i + j) % 2] = float(process.stdout.readline()) / n
+        show_ratio(f"decide + outcome, {level}", times[1:])
+    with tempfile.TemporaryDirectory(dir=".") as made:
+        folder = Path(made)
+        with served(folder / "a.db") as ask, served(folder / "b.db", earlier) as ask_other:
+            found = [[np.median(call(100)) for call in (ask, ask_other)] for _ in range(rounds + 1)]
+        show_ratio("a decision over HTTP, p50", np.array(found[1:]))
+
+
+def show_ratio(what: str, times: Any) -> None:
+    """Print the medians of seconds `(rounds, 2)`, and that of their ratios."""
+    ours, theirs = 1e6 * np.median(times, axis=0)
+    ratio = np.median(times[:, 0] / times[:, 1])
+    print(f"{what:28} {ours:7.1f} us, before {theirs:7.1f} us: {ratio:.2f} times")
 
 
 if __name__ == "__main__":

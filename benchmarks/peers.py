@@ -34,6 +34,9 @@ TURN = 0.02
 FACTORED, SIMPLEX = 2_000, 100_000
 """The most states of a model whose chains are factored or made dense, and the most entries of one
 given to the simplex method: beyond, these take minutes, or more memory than there is."""
+STORM_ERROR = (f"precision {TOL}", "absolute")
+STORM_ROWS = 10_000
+"""States whose rows are given to Storm at once."""
 
 Prepare = Callable[[], Callable[[], Any]]
 Maker = Callable[[cpsrl.TabularMDP, float | None], Prepare]
@@ -53,6 +56,7 @@ def methods(mdp: cpsrl.TabularMDP, gamma: float | None) -> dict[tuple[str, str],
     for name in ("mpi", "vi", "pi"):
         found["mdpsolver", name] = partial(mdpsolver, algorithm=name)
     if gamma is None:
+        found["Storm", "sound value iteration"] = storm
         found["pymdptoolbox", f"relative value iteration, {form}"] = toolbox_average
         if mdp.is_sparse and small:
             found["pymdptoolbox", "relative value iteration, arrays"] = partial(
@@ -60,6 +64,7 @@ def methods(mdp: cpsrl.TabularMDP, gamma: float | None) -> dict[tuple[str, str],
             )
     else:
         found["quantecon", "modified policy iteration"] = partial(quantecon, method="mpi")
+        found["Storm", "sound value iteration"] = storm
         if small:
             found["pymdptoolbox", f"modified policy iteration, {form}"] = toolbox_modified
             found["quantecon", "policy iteration"] = partial(quantecon, method="pi")
@@ -115,6 +120,44 @@ def mdpsolver(mdp: cpsrl.TabularMDP, gamma: float | None, algorithm: str) -> Pre
         return solve
 
     return prepare
+
+
+def storm(mdp: cpsrl.TabularMDP, gamma: float | None) -> Prepare:
+    """Storm's sparse engine, made to be sound; its bounds are then closer than TOL."""
+    import stormpy
+    from stormpy import datastructures, developer, models
+
+    precision = [f"--{module}:{word}" for module in ("lra", "minmax") for word in STORM_ERROR]
+    words = " ".join(["--sound", *precision]).split()
+    developer.set_from_exploded_string(words)  # once a process
+    environment = developer.EnvironmentBuilder.build_environment()
+    csr, (S, A) = mdp.csr, mdp.rewards.shape
+    builder = datastructures.SparseMatrixBuilder[float](
+        S * A, S, csr.nnz, has_custom_row_grouping=True, row_groups=S
+    )
+    for begin in range(0, S, STORM_ROWS):  # lists of all entries would not fit
+        groups = np.arange(begin, min(begin + STORM_ROWS, S) + 1) * A
+        entries = slice(csr.indptr[groups[0]], csr.indptr[groups[-1]])
+        lengths = np.diff(csr.indptr[groups[0] : groups[-1] + 1])
+        rows = np.repeat(np.arange(groups[0], groups[-1]), lengths)
+        given = (rows, csr.indices[entries], csr.data[entries], groups[:-1])
+        builder.add_next_values(*(numbers.tolist() for numbers in given))
+    labels = models.StateLabeling(S)
+    labels.add_label("init")
+    labels.add_label_to_state("init", 0)
+    reward = models.SparseRewardModel[float](
+        optional_state_action_reward_vector=mdp.rewards.ravel().tolist()
+    )
+    parts = models.SparseModelComponents[float](builder.build(), labels, {"r": reward})
+    model = models.SparseMdp[float](parts)
+    what = "LRA" if gamma is None else f"Cdiscount={gamma!r}"
+    (formula,) = stormpy.parse_properties(f'R{{"r"}}max=? [{what}]')
+
+    def solve() -> np.ndarray:
+        found = stormpy.model_checking(model, formula, environment=environment)
+        return np.array(found.get_value_vector())
+
+    return lambda: solve
 
 
 def toolbox(

@@ -1,4 +1,4 @@
-"""Planning speed against mdpsolver, quantecon, pymdptoolbox, jaxdp and SciPy's HiGHS.
+"""Planning speed against Storm, mdpsolver, quantecon, pymdptoolbox, jaxdp and HiGHS.
 
 Every solver gets its model built beforehand, in its own form, and is asked for an error of at most
 1e-8; its answer must agree with ours to 1e-7. All solvers of a row take turns, each in a process of
@@ -29,7 +29,7 @@ LIMIT, SLOW = 60.0, 0.3
 """Seconds after which a method is given up, and above which it takes part in few rounds only."""
 BAR = 2.0
 """How many times faster than every peer to be."""
-PEERS = ("mdpsolver", "quantecon", "pymdptoolbox", "jaxdp", "HiGHS")
+PEERS = ("Storm", "mdpsolver", "quantecon", "pymdptoolbox", "jaxdp", "HiGHS")
 SMALL = 2_000
 
 

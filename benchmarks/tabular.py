@@ -11,15 +11,14 @@ Three programs of one algorithm, Continuing PSRL with gamma = .99 and the defaul
 Also: TSDE and DS-PSRL, many short runs, a live agent, a belief in plain NumPy, a fleet against one
 agent, MDPs drawn from a prior, two threads against one, and the first call of a new process. Times
 are the best of the rounds, after compilation; a ratio is the peer's time a step divided by ours.
-With the sources of another version of the package, both run the agents in turn, a process each.
+`benchmarks/versions.py` compares two versions of the package.
 
-Bayesian regret (`cpsrl.theory.from_prior`) draws an MDP for every run, plans in it and observes the
+Bayesian regret (`cpsrl.paper.from_prior`) draws an MDP for every run, plans in it and observes the
 agent with what it knows. Its ratio is processor time over that of the steps themselves: `simulate`,
 one thread, as many runs of as many steps of the same agent on one of these MDPs.
 
-    python benchmarks/tabular.py                         # about three minutes
-    python benchmarks/tabular.py --quick                 # a minute
-    python benchmarks/tabular.py --before ../old/src     # this version against another
+    python benchmarks/tabular.py            # about three minutes
+    python benchmarks/tabular.py --quick    # a minute
 """
 
 # ruff: noqa: E402 - the number of threads is read when NumPy is imported
@@ -30,7 +29,6 @@ import os
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-import json
 import subprocess
 import sys
 import time
@@ -43,8 +41,8 @@ from rich.console import Console
 from rich.table import Table
 
 import cpsrl
+from cpsrl.paper.from_prior import Prior, runs_from_prior
 from cpsrl.seeding import Streams
-from cpsrl.theory.from_prior import runs_from_prior, true_mdp
 
 GAMMA = 0.99
 
@@ -52,13 +50,9 @@ GAMMA = 0.99
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter runs")
-    parser.add_argument("--before", help="folder with the sources of another version")
     options = parser.parse_args()
     quick = options.quick
     console = Console(width=110, highlight=False)
-    if options.before:
-        console.print(versions(options.before, 10 if quick else 40))
-        return
     console.print(agents(7 if quick else 15))
     console.print(peers(3 if quick else 7, 4 if quick else 1))
     console.print(loops(3 if quick else 9))
@@ -121,61 +115,6 @@ def peers(rounds: int, shorter: int) -> Table:
             f"{bar:,}",
             *(f"{ns[key]:,.0f} ({ns[key] / ns['ours']:,.1f})" for key in ("tuned", "textbook")),
         )
-    return table
-
-
-VERSION = """
-import json, sys, time
-import cpsrl
-river = cpsrl.environment("riverswim")
-rivals = {"DS-PSRL": cpsrl.DSPSRL(), "TSDE": cpsrl.TSDE()}
-rivals["gamma = .99"] = cpsrl.ContinuingPSRL(0.99)
-for agent in rivals.values():
-    cpsrl.simulate(agent, river, 1000, 2, threads=1)
-print("ready", flush=True)
-for line in sys.stdin:
-    began = time.perf_counter()
-    cpsrl.simulate(rivals[json.loads(line)], river, 100_000, 50, threads=1)
-    print(time.perf_counter() - began, flush=True)
-"""
-
-
-def versions(before: str, rounds: int) -> Table:
-    """Return the table of this version against the one with the sources `before`."""
-    table = _table(
-        "RiverSwim-6, 50 seeds x 100,000 steps, ns a step", "agent", "before", "now", "share"
-    )
-    sources = {"before": before, "now": os.path.dirname(os.path.dirname(cpsrl.__file__))}
-    programs = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", VERSION],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        for name, path in sources.items()
-    }
-    for program in programs.values():
-        assert program.stdout is not None
-        program.stdout.readline()
-
-    def run(program: "subprocess.Popen[str]", agent: str) -> float:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        program.stdin.write(json.dumps(agent) + "\n")
-        program.stdin.flush()
-        return float(program.stdout.readline()) / 50 / 100_000 * 1e9
-
-    for agent in ("DS-PSRL", "TSDE", "gamma = .99"):
-        best = dict.fromkeys(programs, np.inf)
-        for _ in range(rounds):
-            for name, program in programs.items():
-                best[name] = min(best[name], run(program, agent))
-        share = best["now"] / best["before"]
-        table.add_row(agent, f"{best['before']:.1f}", f"{best['now']:.1f}", f"{share:.2f}")
-    for program in programs.values():
-        program.kill()
     return table
 
 
@@ -252,11 +191,12 @@ def priors(rounds: int, runs: int) -> Table:
     for n_states, n_actions in ((5, 3), (10, 5)):
         sizes = (n_states, n_actions)
         belief = cpsrl.Dirichlet(1 / n_states, rewards=cpsrl.KnownRewards())
-        mdp = true_mdp(*sizes, 1 / n_states, np.inf, Streams())
-        runs_from_prior(*sizes, rule, steps, 1)
+        prior = Prior(*sizes)
+        mdp = prior.draw(Streams())
+        runs_from_prior(prior, rule, steps, 1)
         work = {
             "steps": _ours(cpsrl.PSRL(rule, belief=belief), mdp, steps, runs),
-            "all": lambda sizes=sizes: runs_from_prior(*sizes, rule, steps, runs),
+            "all": lambda prior=prior: runs_from_prior(prior, rule, steps, runs),
         }
         best = _best(work, rounds, time.process_time)
         times = [f"{seconds / runs * 1e6:.0f}" for seconds in best.values()]
