@@ -12,7 +12,7 @@ from reference import summaries  # noqa: E402
 import cpsrl  # noqa: E402
 
 project = "cpsrl"
-author = "the cpsrl developers"
+author = "The cpsrl contributors"
 release = cpsrl.__version__
 html_title = "cpsrl"
 

@@ -15,35 +15,39 @@ from itertools import pairwise
 from pathlib import Path
 
 import cpsrl
-from cpsrl.registry import Registry
+from cpsrl.support.registry import Registry
 
 MODULES = (
     "cpsrl",
-    *(f"cpsrl.{part}" for part in cpsrl.PARTS if part not in ("theory", "reports")),
+    *(f"cpsrl.{part}" for part in cpsrl.PARTS if part not in ("theory", "paper", "reports")),
+    "cpsrl.agents.registration",
     "cpsrl.gym",
     "cpsrl.theory",
+    "cpsrl.paper",
     "cpsrl.reports",
 )
 EXPLAINED = (
     "cpsrl.mdp.files",
+    "cpsrl.mdp.problem",
     "cpsrl.environments.pure",
     "cpsrl.environments.toy_text",
+    "cpsrl.planning.certificates",
     "cpsrl.planning.elimination",
     "cpsrl.planning.structure",
     "cpsrl.beliefs.belief",
     "cpsrl.beliefs.dirichlet",
     "cpsrl.agents.psrl",
-    "cpsrl.agents.predictor",
+    "cpsrl.agents.sb3",
     "cpsrl.agents.ucrl2b",
     "cpsrl.networks.belief",
     "cpsrl.live.logs",
     "cpsrl.live.schema",
     "cpsrl.experiments.store",
     "cpsrl.theory.bounds",
-    "cpsrl.theory.counterexamples",
-    "cpsrl.theory.from_prior",
-    "cpsrl.variates",
-    "cpsrl.plugins",
+    "cpsrl.paper.counterexamples",
+    "cpsrl.paper.from_prior",
+    "cpsrl._private.variates",
+    "cpsrl.support.plugins",
 )
 """Modules whose names are not public and whose opening is worth reading: the mathematics, a file's
 format, a protocol."""
