@@ -362,8 +362,8 @@ def test_agents_that_are_finished_are_compared_beside_one_that_is_not(tmp_path, 
     monkeypatch.setattr(run, "PROBE_SECONDS", 0.0)
     experiment = Experiment("s", ["riverswim"], ["tsde", "optimal", "random"], 400, 4, record=40)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 200))
-    with pytest.warns(UserWarning, match="Random on riverswim: 1 run to step 160"):
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 600))
+    with pytest.warns(UserWarning, match="Random on riverswim: 1 run to step 400"):
         found = report(tmp_path / "r", formats=["png"])
     assert [row.unfinished for row in found.rows] == [False, False, True]
     assert "Of 1 pairs of agents" in (tmp_path / "r/report/summary.md").read_text()
