@@ -300,20 +300,26 @@ class Runs:
     def comparisons(self) -> dict[str, list[Comparison]]:
         """Return all pairs of agents by environment, of those that came farthest there.
 
-        There are none where these have different runs.
+        Of these they are the most that have the same runs, so that one that is not finished leaves
+        the others comparable.
         """
         found = {}
         for environment in self.environments if len(self.times) else ():
             here = self.select(environment=environment)
-            finals = {}
+            finals = dict[str, dict[int, float]]()
             for agent in here.agents:
                 one = here.select(agent=agent)
                 last = one.regret[:, -1].tolist()
                 if one.times[-1] == here.times[-1]:
                     finals[agent] = dict(zip(one.seeds.tolist(), last, strict=True))
-            if len({frozenset(final) for final in finals.values()}) == 1 and len(finals) > 1:
-                seeds = sorted(next(iter(finals.values())))
-                values = {agent: [final[s] for s in seeds] for agent, final in finals.items()}
+            alike = Counter(frozenset(final) for final in finals.values())
+            common = max(alike, key=lambda runs: (alike[runs], len(runs)))
+            if alike[common] > 1:
+                values = {
+                    agent: [final[s] for s in sorted(common)]
+                    for agent, final in finals.items()
+                    if final.keys() == common
+                }
                 found[environment] = compared(values)
         return found
 
