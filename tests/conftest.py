@@ -1,4 +1,10 @@
-"""What the whole suite says at its end."""
+"""What the whole suite runs under, and what it says at its end."""
+
+import os
+
+# Ray's workers are nice to other processes unless told: on a busy machine they starve, and Ray
+# starts them again and again because they do not report.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_terminal_summary(terminalreporter):
