@@ -224,8 +224,8 @@ class Expected:
 
     def again(self) -> "Expected":
         """Return one for another agent in the same problem, which has not warned yet."""
-        new = copy.copy(self)
-        new.warned = False
+        new = object.__new__(Expected)  # `copy.copy` takes ten times as long
+        new.low, new.high, new.problem, new.warned = self.low, self.high, self.problem, False
         return new
 
     def look(self, reward: float) -> None:

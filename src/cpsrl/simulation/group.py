@@ -193,6 +193,10 @@ class Group:
     def _recording(self, first: int, last: int) -> Iterator[None]:
         """Have every run record the steps first, ..., last, into the recorder that it has."""
         whole = [run.recorder for run in self._runs]
+        marks = whole[0].tape.marks
+        if not len(marks) or first <= marks[0] and marks[-1] <= last:
+            yield  # a part costs a run of 100 steps a tenth of its time
+            return
         for run in self._runs:
             run.recorder = run.recorder.part(first, last)
         try:
@@ -305,10 +309,8 @@ def _begin(
             gain = float(gains_of(mdp)[simulator.state])
         else:
             simulator, gain = EnvironmentSimulator(mdp, streams), reference.gain
-        if predicts(spec):
-            agent = Predictor(spec, checked_mdp(mdp))
-        elif not isinstance(spec, Agent):
-            agent = _copied(spec, streams)
+        if not isinstance(spec, Agent):
+            agent = Predictor(spec, checked_mdp(mdp)) if predicts(spec) else _copied(spec, streams)
         elif not isinstance(agent, LiveAgent):
             agent = spec.start(mdp, streams)
         else:

@@ -142,10 +142,10 @@ def _interrupted(group: Group, missing: list[str]) -> str:
 def _labels(groups: list[Group]) -> list[str]:
     """Return the labels of the agents, or raise where two have the same."""
     labels = [label_of(group.agent) for group in groups]
-    label, times = Counter(labels).most_common(1)[0] if labels else ("", 0)
     if not labels:
         raise ValueError("there is no agent in the list: simulate takes one or more")
-    if times > 1:
+    if len(set(labels)) < len(labels):
+        label, times = Counter(labels).most_common(1)[0]
         raise ValueError(f"{times} agents are called {label!r}: give each a label of its own")
     return labels
 
