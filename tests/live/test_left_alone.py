@@ -119,8 +119,7 @@ def test_without_its_lock_file_the_first_writer_gets_the_error(path, durability)
         agent.check()
 
 
-def test_a_file_that_has_gone_is_noticed(path, monkeypatch):
-    monkeypatch.setattr("cpsrl.live.schema.LOOK_SECONDS", 0.0)
+def test_a_file_that_has_gone_is_noticed_at_once(path):
     agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
     agent.decide("idle")
     path.unlink()
@@ -335,6 +334,33 @@ def test_a_decision_without_an_outcome_is_ended_in_time(path, otherwise, monkeyp
         now[0] += 61
         again.decide("idle")
         assert not set(kept) & set(again.pending())
+
+
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_a_clock_that_is_set_back_keeps_nothing_waiting_for_years(path, monkeypatch, opened_again):
+    now = [4e9]
+    monkeypatch.setattr(durable.time, "time", lambda: now[0])
+    options = {"outcome_within": 60.0, "stream_within": 60.0}
+    agent = cpsrl.open(path, COIN, (STATES, ACTIONS), **options)
+    early = [agent.decide("idle", stream=name).id for name in ("a", "b")]
+    now[0] = 1000.0
+    if opened_again:
+        agent.close()
+        agent = cpsrl.open(path)
+    late = agent.decide("idle").id
+    now[0] += 59
+    agent.decide("busy", id="c")
+    assert agent.pending() == [*early, late, "c"], "they count from the moment when it was set back"
+    assert agent.metrics()["oldest_pending_seconds"] == 59
+    assert agent.metrics()["snapshot_age_seconds"] >= 0
+    now[0] += 2
+    agent.decide("busy", id="d")
+    assert agent.pending() == ["c", "d"]
+    assert not agent.agent.members
+    state = agent.agent.state()
+    agent._load()
+    assert equal(agent.agent.state(), state)
+    agent.close()
 
 
 def test_streams_expire_and_are_bounded(path, monkeypatch):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -362,6 +363,45 @@ def test_a_folder_of_agents(several, monkeypatch):
         "two.db",
     ]
     served.close()
+
+
+def test_many_threads_make_room_for_each_other_and_nobody_is_refused(several):
+    for i in range(4):
+        cpsrl.open(several / f"more-{i}.db", COIN, (STATES, ACTIONS)).close()
+    served = agents.Agents(several)
+    served.most, names = 2, served.names()
+
+    def work(thread):
+        for i in range(40):
+            name = names[(thread + i * (1 + thread % 5)) % len(names)]
+            served.run(name, lambda agent: agent.decide("idle", f"{thread}-{i}"))  # noqa: B023
+
+    with ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(work, i) for i in range(8)]:
+            one.result()
+    assert sum(served.run(name, lambda agent: agent.event) for name in names) == 8 * 40
+    served.close()
+
+
+def test_it_is_ready_again_without_being_asked_once_an_agent_can_be_opened(several, monkeypatch):
+    monkeypatch.setattr(agents, "AGAIN_SECONDS", 0.0)
+    one = app.Service(agents.Agents(several), access.Tokens(None))
+    with cpsrl.open(several / "one.db"):  # another program has it
+        asking, ready = asked(one, get("agents/one/status"), get("ready"))
+        assert (asking.status_code, ready.status_code) == (503, 503)
+        assert "in use" in ready.json()["error"]
+    ready, status = asked(one, get("ready"), get("agents/one/status"))
+    assert (ready.status_code, status.status_code) == (200, 200)
+    (several / "one.db").unlink()  # while it is open
+    (several / "two.db").write_bytes(b"x" * 5000)
+    gone, damaged, ready = asked(
+        one, post("agents/one/decide", id="a", state="idle"), get("agents/two/status"), get("ready")
+    )
+    assert [answer.status_code for answer in (gone, damaged, ready)] == [503] * 3
+    assert "two.db is damaged" in ready.json()["error"]
+    (several / "two.db").unlink()
+    assert asked(one, get("ready"))[0].status_code == 200
+    one.agents.close()
 
 
 def test_tokens_read_write_and_of_an_agent_are_told_apart_and_replaced(several):

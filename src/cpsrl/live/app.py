@@ -64,7 +64,7 @@ def read_json(body: bytes) -> dict[str, Any]:
 
     try:
         found = json.loads(body, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise Refused(400, "the body must be a JSON object")
@@ -321,15 +321,18 @@ class Service:
 
     def _change(self, name: str, place: str, body: bytes) -> dict[str, Any]:
         """Do what a POST asks for, in a thread."""
-        found = read_json(body)
-        if place == "agents":
-            new = _given(found, tuple(NEW))
-            problem = (new["states"], new["actions"], new["reward_range"] or UNIT_RANGE)
-            self.agents.make(str(new["name"]), new["agent"], problem)
-            return {"name": new["name"]}
-        work, _, fields = CHANGES[place]
-        given = _given(found, tuple(fields))
-        return self.agents.run(name, lambda agent: work(agent, **given))
+        try:
+            found = read_json(body)
+            if place == "agents":
+                new = _given(found, tuple(NEW))
+                problem = (new["states"], new["actions"], new["reward_range"] or UNIT_RANGE)
+                self.agents.make(str(new["name"]), new["agent"], problem)
+                return {"name": new["name"]}
+            work, _, fields = CHANGES[place]
+            given = _given(found, tuple(fields))
+            return self.agents.run(name, lambda agent: work(agent, **given))
+        except RecursionError:
+            raise Refused(400, "the body is nested too deeply") from None
 
 
 def app(agent: DurableAgent, token: str | None = None, names: Sequence[str] = ()) -> Service:

@@ -38,7 +38,6 @@ decision is checked when it is asked for, everything by `Database.check`.
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -65,8 +64,6 @@ TABLES = (
     "seal INTEGER) WITHOUT ROWID",
     "CREATE TABLE writer (process INTEGER, epoch INTEGER)",
 )
-LOOK_SECONDS = 0.05
-"""How often, at most, a writer looks whether its file is still there."""
 EVENTS = "n, at, kind, id, state, action, reward, next_state, stream, seal"
 DECISIONS = "id, decided, state, action, finished, reward, next_state, stream, at, seal"
 ADD_EVENT = f"INSERT INTO journal ({EVENTS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -98,7 +95,6 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Connect to `path` in WAL mode; every commit reaches the disk."""
         self.path, self._place, self._epoch, self._file = path, str(path), 0, (0, 0)
-        self._looked = 0.0
         self._db = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
             for setting in ("cell_size_check = ON", "trusted_schema = OFF", "journal_mode = WAL"):
@@ -202,10 +198,8 @@ class Database:
 
     def commit(self) -> None:
         """Commit the transaction; raise a Superseded if the file was replaced or removed."""
-        if self._epoch and time.monotonic() > self._looked + LOOK_SECONDS:
-            self._looked = time.monotonic()
-            if identity(self._place) != self._file:
-                raise Superseded("it was moved or deleted while it was open")
+        if self._epoch and identity(self._place) != self._file:
+            raise Superseded("it was moved or deleted while it was open")
         self._db.execute("COMMIT")
 
     @contextmanager
