@@ -533,8 +533,10 @@ def test_decisions_go_on_while_something_is_explained(path, monkeypatch):
     agent.close()
 
 
-def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path):
+def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path, monkeypatch):
     """A decision of before counts from the opening."""
+    now = [1000.0]
+    monkeypatch.setattr(durable.time, "time", lambda: now[0])
     agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
     agent.decide("idle", id="a")
     agent.close()
@@ -546,6 +548,6 @@ def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path):
         agent.check()
         agent.decide("idle", id="b")
         assert agent.pending() == ["a", "b"]
-        time.sleep(2.1)
+        now[0] += 2.1
         agent.decide("idle", id="c")
         assert agent.pending() == ["c"]

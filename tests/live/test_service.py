@@ -260,9 +260,10 @@ def killed_while_serving(path, number, decisions, late, kills):
     while any(client.is_alive() for client in talking):
         if server is None or not server.is_alive():
             server = forked(clients.serve, path, port)
-            clients.wait_for(port)
+            clients.wait_for(port, server)
         if done < kills:
-            server.join(float(0.05 + 0.3 * rng.random()))
+            clients.wait_for_requests(talking, (done + 0.5) / kills, server)
+            server.join(float(0.02 * rng.random()))
             server.kill()
             server.join()
             done += 1
