@@ -204,6 +204,25 @@ def test_a_copy_never_takes_the_place_of_anything(path, folder):
     other.close()
 
 
+def test_what_a_full_disk_leaves_half_made_is_removed(path, folder):
+    """A limit on the size of files stands for the full disk: the same error, from the same call."""
+    resource = pytest.importorskip("resource")
+    other = cpsrl.open(folder / "other.db", COIN, cpsrl.Sizes(60, 2))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for make in (lambda: cpsrl.open(path, COIN, cpsrl.Sizes(60, 2)), lambda: other.backup(path)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limit[1]))
+        try:
+            with pytest.raises(OSError, match=r"agent\.db"):
+                make()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert [one.name for one in folder.glob("agent.db*")] == ["agent.db-lock"]
+    other.backup(path)
+    other.close()
+    with cpsrl.open(path) as agent:
+        agent.check()
+
+
 @pytest.mark.parametrize("durability", ["full", "group"])
 @pytest.mark.parametrize("where", ["begin", "add_event", "add_decision", "finish", "commit"])
 def test_ctrl_c_is_heard_once_a_write_is_done(path, monkeypatch, durability, where):

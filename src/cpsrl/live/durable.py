@@ -382,7 +382,8 @@ class DurableAgent:
         with self._writing:
             labels, states, actions = self.labels.evolved(changes)
             spec = checked_agent(agent) or self.agent.spec
-            if agent is None and sealed(labels.to_tree())[2] == sealed(self.labels.to_tree())[2]:
+            as_it_is = sealed(labels.to_tree())[2] == sealed(self.labels.to_tree())[2]
+            if as_it_is and spec == self.agent.spec:
                 raise ValueError("nothing would change")
             memory, kept = self._memory.evolved(spec, labels, states, actions, self.options)
             found = Evolution(in_words(labels), *kept)

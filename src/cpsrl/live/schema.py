@@ -43,7 +43,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cpsrl.live.at_path import identity, making, reading
+from cpsrl.live.at_path import identity, making, or_nothing, reading
 from cpsrl.live.events import Decided, Event, Kind, from_text, seal_of
 from cpsrl.support.serialise import DamagedError, sealed, unsealed
 
@@ -108,7 +108,7 @@ class Database:
     @classmethod
     def create(cls, path: Path, documents: dict[str, Any]) -> "Database":
         """Make the database of a new agent, all of it or nothing, in the file itself."""
-        with reading(path):
+        with reading(path), or_nothing(path):
             new = cls(path)
             try:
                 with new.transaction():
