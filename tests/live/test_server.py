@@ -1,5 +1,6 @@
 """The server in a process of its own: floods, stops, hang-ups, full disks, and several agents."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -20,6 +21,7 @@ pytest.importorskip("starlette")
 httpx = pytest.importorskip("httpx")
 
 from cpsrl.live import access, agents, app, service, shared  # noqa: E402
+from cpsrl.live.durable import DurableAgent  # noqa: E402
 from live.test_service import ACTIONS, STATES, TOKEN, asked, get, post  # noqa: E402
 
 COIN = cpsrl.ContinuingPSRL(0.9)
@@ -240,8 +242,6 @@ def sqlite_full():
 
 
 def test_those_who_ask_the_same_share_one_explanation_and_who_hangs_up_ends_it(monkeypatch):
-    import asyncio
-
     runs, stopped = [], []
 
     def work(stop):
@@ -391,6 +391,35 @@ def test_many_threads_make_room_for_each_other_and_nobody_is_refused(several):
             one.result()
     assert sum(served.run(name, lambda agent: agent.event) for name in names) == 8 * 40
     served.close()
+
+
+def test_an_agent_that_takes_long_lets_others_decide(several, monkeypatch):
+    one = app.Service(agents.Agents(several), access.Tokens(None))
+    gate, number, decide = threading.Event(), 60, DurableAgent.decide
+
+    def slowly(self, *given):
+        assert self.path.stem == "two" or gate.wait(600)
+        return decide(self, *given)
+
+    monkeypatch.setattr(DurableAgent, "decide", slowly)
+
+    async def go():
+        transport = httpx.ASGITransport(one)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+
+            def deciding(name, i):
+                body = {"id": f"{i}", "state": "idle"}
+                return asyncio.create_task(client.post(f"/agents/{name}/decide", json=body))
+
+            slow = [deciding("one", i) for i in range(number)]
+            await asyncio.sleep(0.1)  # they have the threads that they can have
+            done, _ = await asyncio.wait([deciding("two", 0)], timeout=60)
+            gate.set()
+            await asyncio.wait(slow)
+            return [asked.result().status_code for asked in [*done, *slow]]
+
+    assert asyncio.run(go()) == [200] * (number + 1)
+    one.agents.close()
 
 
 def test_it_is_ready_again_without_being_asked_once_an_agent_can_be_opened(several, monkeypatch):
