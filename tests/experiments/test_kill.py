@@ -33,32 +33,31 @@ EXPERIMENT = Experiment(
 )
 
 
-class FirstSteps(Progress):
-    """Writes to a pipe when the first steps have been taken."""
+class Steps(Progress):
+    """Writes to a pipe when steps have been taken."""
 
     def __init__(self, pipe):
         self.pipe = pipe
 
     def advance(self, agent, steps):
-        if self.pipe is not None:
-            os.write(self.pipe, b".")
-            self.pipe = None
+        os.write(self.pipe, b".")
 
 
-def run_and_be_killed(directory, seconds):
-    """Run the experiment in small chunks in a child; kill it `seconds` after its first steps."""
+def run_and_be_killed(directory, chunks, seconds):
+    """Run the experiment in small chunks in a child; kill it `seconds` after so many of them."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         module.LEAST_STEPS, module.TASK_SECONDS, module.PROBE_SECONDS = 100, 0.0, 0.0
         module.SAVE_SECONDS, module.SAVE_SHARE = 0.0, 1e9
-        run_experiment(EXPERIMENT, directory, progress=FirstSteps(writing))
+        run_experiment(EXPERIMENT, directory, progress=Steps(writing))
         os._exit(0)
     os.close(writing)
-    os.read(reading, 1)
-    os.close(reading)
+    for _ in range(chunks):
+        os.read(reading, 1)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
+    os.close(reading)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the experiment ended before it could be killed"
 
@@ -78,8 +77,8 @@ def kill_again_and_again(directory):
     run_experiment(EXPERIMENT, directory / "undisturbed")
     rng = np.random.default_rng(20)
     reached = []
-    for seconds in rng.uniform(0.0, 0.3, KILLS):
-        run_and_be_killed(directory / "killed", seconds)
+    for chunks in rng.integers(1, 20, KILLS):
+        run_and_be_killed(directory / "killed", chunks, rng.uniform(0.0, 0.02))
         reached.append(points_stored(directory / "killed"))
     assert reached == sorted(reached), "nothing that was stored is lost"
     assert len(set(reached)) > KILLS / 2, "most kills come while runs are moving on"

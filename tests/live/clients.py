@@ -1,7 +1,9 @@
 """A server to be killed, and clients that send requests twice, late, and until it answers."""
 
+import contextlib
 import http.client
 import json
+import socket
 import threading
 import time
 
@@ -76,21 +78,31 @@ class Client(threading.Thread):
 
 
 def free_port():
-    import socket
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def wait_for(port):
-    """Wait until a server answers."""
+    """A port that the system gives to no connection: while the server is dead, a client would have
+    a connection from that port to itself some day, and the server could not come back."""
+    rng = np.random.default_rng()
     while True:
+        port = int(rng.integers(10_000, 30_000))
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            return port
+
+
+def wait_for_requests(talking, share, server):
+    """Wait until a share of what clients will ask was answered, or the server has ended."""
+    wanted = share * sum(2 * client.decisions for client in talking)
+    while server.is_alive() and sum(len(client.acknowledged) for client in talking) < wanted:
+        time.sleep(0.001)
+
+
+def wait_for(port, server):
+    """Wait until a server answers, or has ended."""
+    while server.is_alive():
         try:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
             connection.request("GET", "/health")
             return connection.getresponse().status
-        except OSError:
+        except (OSError, http.client.HTTPException):
             time.sleep(0.01)
         finally:
             connection.close()

@@ -1,4 +1,5 @@
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -16,3 +17,11 @@ def folder(tmp_path):
     made = Path(tempfile.mkdtemp(dir=memory))
     yield made
     shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeds_ctrl_c():
+    """What a shell starts in the background begins with Ctrl-C ignored, and would never end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -96,11 +96,12 @@ def test_an_apprentice_takes_over_once_it_is_better(path):
     with cpsrl.open(path) as agent:
         assert equal(agent.agent.state(), state)
         worked(agent, 110, rng, [0.5, 0.3, 0.2], 40)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while agent.status()["apprentice"]:
             assert time.monotonic() < end, agent.verdict()
             time.sleep(0.01)
-        assert agent.verdict().probability >= SURE
+        (event,) = (one for one, _ in agent._database.events(1, 0) if one.kind == "take over")
+        assert float(event.id.removeprefix("better with probability ")) >= SURE
         assert agent.decide("idle").action in PROBLEM[1], "nobody need propose anything now"
         worked(agent, 40, rng, [0.5, 0.3, 0.2], 150)
     with cpsrl.open(path) as agent:

@@ -24,7 +24,7 @@ SPEC = cpsrl.ContinuingPSRL(0.9)
 PROBLEM = (["a", "b", "c"], ["x", "y"])
 OPTIONS = {
     **{"journal": "keep", "snapshot_every": 150, "background": 4},
-    **{"outcome_within": 0.25, "otherwise": 0.125, "stream_within": 0.2},
+    **{"outcome_within": 0.25, "otherwise": 0.125, "stream_within": 0.02},
 }
 CHANGES = (
     {"add_states": ["d"], "reward_range": (-1.0, 1.0)},
@@ -159,9 +159,10 @@ def test_forty_kills_of_a_server_with_eight_clients(folder):
                 with cpsrl.open(path, **options) as agent:
                     agent.evolve(**changes[done // 10 - 1])
             server = forked(clients.serve, path, port, options)
-            clients.wait_for(port)
+            clients.wait_for(port, server)
         if done < kills:
-            server.join(float(0.1 + 0.5 * rng.random()))
+            clients.wait_for_requests(talking, (done + 0.5) / kills, server)
+            server.join(float(0.02 * rng.random()))
             server.kill()
             server.join()
             done += 1

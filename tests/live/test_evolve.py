@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from cpsrl.beliefs import Forgetting, Truncated
 from cpsrl.beliefs.belief import started
 from cpsrl.cli.main import main
 from cpsrl.live.events import Kind
+from cpsrl.mdp.problem import FeatureSizes
 
 SHOP = (["empty", "some", "full"], ["wait", "order"])
 BELIEFS = {
@@ -168,6 +170,7 @@ def test_a_dry_run_and_a_refusal_change_nothing(path):
             ({"retire_states": SHOP[0]}, "no states left"),
             ({"reward_range": (1, 0)}, "low <= high"),
             ({}, "nothing would change"),
+            ({"agent": cpsrl.ContinuingPSRL(0.9)}, "nothing would change"),
             ({"agent": cpsrl.UCRL2()}, "give forget=True"),
         ):
             with pytest.raises(ValueError, match=complaint):
@@ -176,6 +179,27 @@ def test_a_dry_run_and_a_refusal_change_nothing(path):
         assert equal(agent.agent.state(), state)
         assert agent.evolve(cpsrl.UCRL2(), forget=True).transitions == 0
         assert agent.decide("some").action in SHOP[1]
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="networks need JAX")
+def test_where_observations_are_vectors_the_range_and_the_agent_may_change(path):
+    small = {"members": 2, "hidden": (8,), "batch": 4, "capacity": 60}
+    spec, other = (cpsrl.BootstrappedDQN(gamma, **small) for gamma in (0.9, 0.95))
+    with cpsrl.open(path, spec, FeatureSizes(4, 2)) as agent:
+        for i in range(10):
+            agent.outcome(agent.decide(np.eye(4)[i % 4]).id, 0.5, np.eye(4)[(i + 1) % 4])
+        with pytest.raises(ValueError, match="to begin anew all the same, give forget=True"):
+            agent.evolve(other)
+        with pytest.raises(ValueError, match="of tables alone"):
+            agent.evolve(add_states=2)
+        agent.evolve(other, reward_range=(-1.0, 1.0), forget=True)
+        agent.decide(np.eye(4)[0], id="a")
+        state = agent.agent.state()
+        agent._disk.end("was killed")
+    with cpsrl.open(path) as agent:
+        assert (agent.agent.spec, agent.labels.sizes.reward_range) == (other, (-1.0, 1.0))
+        assert equal(agent.agent.state(), state)
+        agent.outcome("a", 0.5, np.eye(4)[1])
 
 
 def test_an_apprentice_stays_one_that_can_be_opened(path):

@@ -76,13 +76,14 @@ def test_networks_go_on_bit_for_bit_after_kills(folder):
 
 def test_a_group_that_is_killed_leaves_the_agent_of_an_earlier_moment(folder):
     lost = 0
-    for attempt in range(4):
-        path = folder / f"{attempt}.db"
+    for calls in (1, 1000, 4000, 16_000):  # within the first group, and in later ones
+        path = folder / f"{calls}.db"
         acknowledged = run_and_be_killed(
-            *(path, "coin", 20_000, path.with_suffix(".acks"), 0.05),
+            *(path, "coin", 20_000, path.with_suffix(".acks"), 0.0, calls),
             durability="group",
             commit_every=0.03,
         )
+        assert len(acknowledged) >= calls
         with driver.opened(path, "coin") as agent:
             twin, _ = driver.twin("coin", 20_000, agent.event)
             assert equal(agent.agent.state(), twin.state())

@@ -119,8 +119,7 @@ def test_without_its_lock_file_the_first_writer_gets_the_error(path, durability)
         agent.check()
 
 
-def test_a_file_that_has_gone_is_noticed(path, monkeypatch):
-    monkeypatch.setattr("cpsrl.live.schema.LOOK_SECONDS", 0.0)
+def test_a_file_that_has_gone_is_noticed_at_once(path):
     agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
     agent.decide("idle")
     path.unlink()
@@ -203,6 +202,25 @@ def test_a_copy_never_takes_the_place_of_anything(path, folder):
         assert found.event == agent.event == other.event == 1
     agent.close()
     other.close()
+
+
+def test_what_a_full_disk_leaves_half_made_is_removed(path, folder):
+    """A limit on the size of files stands for the full disk: the same error, from the same call."""
+    resource = pytest.importorskip("resource")
+    other = cpsrl.open(folder / "other.db", COIN, cpsrl.Sizes(60, 2))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for make in (lambda: cpsrl.open(path, COIN, cpsrl.Sizes(60, 2)), lambda: other.backup(path)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limit[1]))
+        try:
+            with pytest.raises(OSError, match=r"agent\.db"):
+                make()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert [one.name for one in folder.glob("agent.db*")] == ["agent.db-lock"]
+    other.backup(path)
+    other.close()
+    with cpsrl.open(path) as agent:
+        agent.check()
 
 
 @pytest.mark.parametrize("durability", ["full", "group"])
@@ -335,6 +353,33 @@ def test_a_decision_without_an_outcome_is_ended_in_time(path, otherwise, monkeyp
         now[0] += 61
         again.decide("idle")
         assert not set(kept) & set(again.pending())
+
+
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_a_clock_that_is_set_back_keeps_nothing_waiting_for_years(path, monkeypatch, opened_again):
+    now = [4e9]
+    monkeypatch.setattr(durable.time, "time", lambda: now[0])
+    options = {"outcome_within": 60.0, "stream_within": 60.0}
+    agent = cpsrl.open(path, COIN, (STATES, ACTIONS), **options)
+    early = [agent.decide("idle", stream=name).id for name in ("a", "b")]
+    now[0] = 1000.0
+    if opened_again:
+        agent.close()
+        agent = cpsrl.open(path)
+    late = agent.decide("idle").id
+    now[0] += 59
+    agent.decide("busy", id="c")
+    assert agent.pending() == [*early, late, "c"], "they count from the moment when it was set back"
+    assert agent.metrics()["oldest_pending_seconds"] == 59
+    assert agent.metrics()["snapshot_age_seconds"] >= 0
+    now[0] += 2
+    agent.decide("busy", id="d")
+    assert agent.pending() == ["c", "d"]
+    assert not agent.agent.members
+    state = agent.agent.state()
+    agent._load()
+    assert equal(agent.agent.state(), state)
+    agent.close()
 
 
 def test_streams_expire_and_are_bounded(path, monkeypatch):
@@ -507,8 +552,10 @@ def test_decisions_go_on_while_something_is_explained(path, monkeypatch):
     agent.close()
 
 
-def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path):
+def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path, monkeypatch):
     """A decision of before counts from the opening."""
+    now = [1000.0]
+    monkeypatch.setattr(durable.time, "time", lambda: now[0])
     agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
     agent.decide("idle", id="a")
     agent.close()
@@ -520,6 +567,6 @@ def test_an_older_file_has_no_time_of_decisions_and_gets_a_deadline(path):
         agent.check()
         agent.decide("idle", id="b")
         assert agent.pending() == ["a", "b"]
-        time.sleep(2.1)
+        now[0] += 2.1
         agent.decide("idle", id="c")
         assert agent.pending() == ["c"]

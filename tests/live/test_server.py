@@ -1,5 +1,6 @@
 """The server in a process of its own: floods, stops, hang-ups, full disks, and several agents."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +21,7 @@ pytest.importorskip("starlette")
 httpx = pytest.importorskip("httpx")
 
 from cpsrl.live import access, agents, app, service, shared  # noqa: E402
+from cpsrl.live.durable import DurableAgent  # noqa: E402
 from live.test_service import ACTIONS, STATES, TOKEN, asked, get, post  # noqa: E402
 
 COIN = cpsrl.ContinuingPSRL(0.9)
@@ -58,16 +61,19 @@ def made(folder, n_states=6, **options):
 
 def connected(url):
     host, port = url.removeprefix("http://").strip("/").split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=600)
 
 
 def test_a_stop_that_was_asked_for_is_a_success_also_in_the_midst_of_an_explanation(folder, served):
-    server, url, log = served(made(folder, 400))
-    httpx.post(f"{url}decide", json={"id": "a", "state": 3}, timeout=60)
+    path = made(folder, 400)
+    with cpsrl.live.view(path) as agent:
+        agent.explain(0, 39)  # or the server would compile this, and say so
+    server, url, log = served(path)
+    httpx.post(f"{url}decide", json={"id": "a", "state": 3}, timeout=600)
     asking = threading.Thread(
         target=lambda: (
             contextlib.suppress(httpx.HTTPError).__enter__()
-            or httpx.get(f"{url}explain?state=0", timeout=60)
+            or httpx.get(f"{url}explain?state=0&draws=99999", timeout=600)
         ),
         daemon=True,
     )
@@ -86,9 +92,9 @@ def test_a_stop_that_was_asked_for_is_a_success_also_in_the_midst_of_an_explanat
     half.sendall(b"Content-Length: 100\r\n\r\n{")
     asking.start()
     time.sleep(0.5)
-    assert httpx.get(f"{url}health", timeout=10).json() == {"ok": True}
+    assert httpx.get(f"{url}health", timeout=600).json() == {"ok": True}
     server.send_signal(signal.SIGTERM)
-    assert server.wait(20) == 0
+    assert server.wait(600) == 0, "half a body, and an explanation, end with it"
     half.close()
     log.seek(0)
     assert not log.read(), "what clients do wrong is no line of the log"
@@ -107,12 +113,12 @@ def test_two_thousand_half_open_connections_stop_nobody(folder, served):
             halves[-1].sendall(b"GET /status HTTP/1.1\r\nHost: loc" if i % 2 else b"")
     for _ in range(3):
         begun = time.monotonic()
-        assert httpx.get(f"{url}health", timeout=10).status_code == 200
+        assert httpx.get(f"{url}health", timeout=600).status_code == 200
         took = time.monotonic() - begun
-    assert httpx.post(f"{url}decide", json={"id": "a", "state": 3}, timeout=60).status_code == 200
+    assert httpx.post(f"{url}decide", json={"id": "a", "state": 3}, timeout=600).status_code == 200
     assert len(os.listdir(f"/proc/{server.pid}/fd")) < 1024
     server.terminate()
-    assert server.wait(20) == 0
+    assert server.wait(600) == 0
     log.seek(0, 2)
     assert log.tell() < 10_000
     print(f"{number} half-open connections: /health in {took:.3f} s, log {log.tell()} bytes")
@@ -136,14 +142,14 @@ ENDLESS = {
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="it reads /proc")
 def test_who_sends_without_end_is_cut_off(folder, served):
     server, url, log = served(made(folder))
-    httpx.get(f"{url}health", timeout=60)
+    httpx.get(f"{url}health", timeout=600)
     before = memory_of(server.pid)
     for what, (first, more) in ENDLESS.items():
         with connected(url) as one:
             one.sendall(first)
             with pytest.raises(OSError, match=r"reset|pipe"):
                 send_again_and_again(one, more)
-            assert httpx.get(f"{url}health", timeout=60).status_code == 200, what
+            assert httpx.get(f"{url}health", timeout=600).status_code == 200, what
     assert memory_of(server.pid) < before + 50
     log.seek(0)
     assert not log.read()
@@ -185,13 +191,19 @@ def test_a_request_has_a_time_limit(monkeypatch, folder):
         with connected(f"http://127.0.0.1:{port}/") as slow:
             slow.sendall(b"GET /sta")
             assert slow.recv(10) == b"", "it is closed without a word"
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        monkeypatch.setattr(service, "REQUEST_SECONDS", 3600.0)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600) as client:
+            until = []
             for _ in range(4):  # a whole request begins the time anew, on the same connection
                 assert client.get("/health").status_code == 200
-                time.sleep(0.1)
+                (connection,) = servers[0].server_state.connections
+                while connection.deadline.cancelled():  # the answer is here before its end is seen
+                    time.sleep(0.001)
+                until.append(connection.deadline.when())
+            assert until == sorted(set(until))
             assert servers[0].server_state.total_requests == 4
         servers[0].should_exit = True
-        thread.join(20)
+        thread.join(600)
         assert not thread.is_alive()
 
 
@@ -229,9 +241,7 @@ def sqlite_full():
     return sqlite3.OperationalError("database or disk is full")
 
 
-def test_those_who_ask_the_same_share_one_explanation_and_who_hangs_up_ends_it(folder):
-    import asyncio
-
+def test_those_who_ask_the_same_share_one_explanation_and_who_hangs_up_ends_it(monkeypatch):
     runs, stopped = [], []
 
     def work(stop):
@@ -249,6 +259,7 @@ def test_those_who_ask_the_same_share_one_explanation_and_who_hangs_up_ends_it(f
         return True
 
     async def go():
+        monkeypatch.setattr(shared, "AGAIN", 1e6)
         one = shared.Shared()
         asking = [asyncio.create_task(one.answer("key", work, here)) for _ in range(8)]
         await asyncio.sleep(0.05)
@@ -362,6 +373,74 @@ def test_a_folder_of_agents(several, monkeypatch):
         "two.db",
     ]
     served.close()
+
+
+def test_many_threads_make_room_for_each_other_and_nobody_is_refused(several):
+    for i in range(4):
+        cpsrl.open(several / f"more-{i}.db", COIN, (STATES, ACTIONS)).close()
+    served = agents.Agents(several)
+    served.most, names = 2, served.names()
+
+    def work(thread):
+        for i in range(40):
+            name = names[(thread + i * (1 + thread % 5)) % len(names)]
+            served.run(name, lambda agent: agent.decide("idle", f"{thread}-{i}"))  # noqa: B023
+
+    with ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(work, i) for i in range(8)]:
+            one.result()
+    assert sum(served.run(name, lambda agent: agent.event) for name in names) == 8 * 40
+    served.close()
+
+
+def test_an_agent_that_takes_long_lets_others_decide(several, monkeypatch):
+    one = app.Service(agents.Agents(several), access.Tokens(None))
+    gate, number, decide = threading.Event(), 60, DurableAgent.decide
+
+    def slowly(self, *given):
+        assert self.path.stem == "two" or gate.wait(600)
+        return decide(self, *given)
+
+    monkeypatch.setattr(DurableAgent, "decide", slowly)
+
+    async def go():
+        transport = httpx.ASGITransport(one)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+
+            def deciding(name, i):
+                body = {"id": f"{i}", "state": "idle"}
+                return asyncio.create_task(client.post(f"/agents/{name}/decide", json=body))
+
+            slow = [deciding("one", i) for i in range(number)]
+            await asyncio.sleep(0.1)  # they have the threads that they can have
+            done, _ = await asyncio.wait([deciding("two", 0)], timeout=60)
+            gate.set()
+            await asyncio.wait(slow)
+            return [asked.result().status_code for asked in [*done, *slow]]
+
+    assert asyncio.run(go()) == [200] * (number + 1)
+    one.agents.close()
+
+
+def test_it_is_ready_again_without_being_asked_once_an_agent_can_be_opened(several, monkeypatch):
+    monkeypatch.setattr(agents, "AGAIN_SECONDS", 0.0)
+    one = app.Service(agents.Agents(several), access.Tokens(None))
+    with cpsrl.open(several / "one.db"):  # another program has it
+        asking, ready = asked(one, get("agents/one/status"), get("ready"))
+        assert (asking.status_code, ready.status_code) == (503, 503)
+        assert "in use" in ready.json()["error"]
+    ready, status = asked(one, get("ready"), get("agents/one/status"))
+    assert (ready.status_code, status.status_code) == (200, 200)
+    (several / "one.db").unlink()  # while it is open
+    (several / "two.db").write_bytes(b"x" * 5000)
+    gone, damaged, ready = asked(
+        one, post("agents/one/decide", id="a", state="idle"), get("agents/two/status"), get("ready")
+    )
+    assert [answer.status_code for answer in (gone, damaged, ready)] == [503] * 3
+    assert "two.db is damaged" in ready.json()["error"]
+    (several / "two.db").unlink()
+    assert asked(one, get("ready"))[0].status_code == 200
+    one.agents.close()
 
 
 def test_tokens_read_write_and_of_an_agent_are_told_apart_and_replaced(several):

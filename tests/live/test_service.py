@@ -116,6 +116,18 @@ def test_a_state_in_an_address_that_is_none_is_refused(folder, state):
     assert answer.json()["error"].startswith("state must be a whole number in 0..2")
 
 
+@pytest.mark.parametrize("begun", ["[", '{"a":'])
+def test_what_is_nested_deeply_is_refused_however_deep(agent, begun, caplog):
+    sent = {"method": "POST", "url": "/decide", "headers": {"Content-Type": "application/json"}}
+    ended = "]" if begun == "[" else "}"
+    for depth in (10, *range(900, 1010, 3), 100_000):
+        state = f"{begun * depth}1{ended * depth}"
+        (answer,) = asked(agent, sent | {"content": f'{{"id": "a", "state": {state}}}'})
+        assert answer.status_code == 400, depth
+    assert answer.json()["error"] == "the body is nested too deeply"
+    assert not caplog.records, "what clients do wrong is no line of the log"
+
+
 def test_nothing_is_told_without_the_token(agent):
     asked_for = [
         get("status"), get(""), get("ready"), get("nowhere"), get("openapi.json"),
@@ -248,9 +260,10 @@ def killed_while_serving(path, number, decisions, late, kills):
     while any(client.is_alive() for client in talking):
         if server is None or not server.is_alive():
             server = forked(clients.serve, path, port)
-            clients.wait_for(port)
+            clients.wait_for(port, server)
         if done < kills:
-            server.join(float(0.05 + 0.3 * rng.random()))
+            clients.wait_for_requests(talking, (done + 0.5) / kills, server)
+            server.join(float(0.02 * rng.random()))
             server.kill()
             server.join()
             done += 1

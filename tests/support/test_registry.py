@@ -1,3 +1,5 @@
+import difflib
+
 import pytest
 
 from cpsrl.support.registry import Registry, nearest
@@ -77,6 +79,20 @@ def test_a_name_is_registered_once(shapes):
 def test_an_empty_registry_says_that_it_knows_none():
     with pytest.raises(ValueError, match=r"^unknown claim 'x' \(known: none\)"):
         Registry("claim")["x"]
+
+
+def test_of_many_words_and_long_ones_no_nearest_is_looked_for(monkeypatch):
+    compared = []
+    matches = difflib.get_close_matches
+    monkeypatch.setattr(
+        difflib, "get_close_matches", lambda word, words, **more: compared.extend(words) or []
+    )
+    assert nearest("x" * 1_000_000, ["x"]) is None
+    assert not compared
+    assert nearest("state-7x", (f"state-{i}" for i in range(20_000))) is None
+    assert len(compared) == 500
+    monkeypatch.setattr(difflib, "get_close_matches", matches)
+    assert nearest("state-7x", (f"state-{i}" for i in range(20_000))) == "state-7"
 
 
 def test_the_nearest_word():

@@ -111,8 +111,9 @@ class Agents:
                 raise NotOpen(why)
             while agent is None and len(self.open) >= self.most:
                 oldest = min(list(self.open), key=lambda one: self._used.get(one, 0.0))
-                if (closing := self.open.pop(oldest, None)) is not None:
-                    closing.close()
+                with self._lock(oldest):  # or who asks for it now would find it in use
+                    if (closing := self.open.pop(oldest, None)) is not None:
+                        closing.close()
             try:
                 if self.one is not None:
                     new = open(self.one.path, self.one.spec, **vars(self.one.options))
@@ -127,13 +128,16 @@ class Agents:
 
     def why_not(self) -> str:
         """Return why some agent can't be asked, and "" if all can."""
-        for name, agent in list(self.open.items()):
-            if agent.closed:
-                try:
-                    self._opened(name)
-                except (ValueError, OSError) as error:
-                    return str(error)
-        return next((why for _, why in self.failed.values()), "")
+        closed = [name for name, agent in list(self.open.items()) if agent.closed]
+        for name in {*closed, *self.failed}:
+            try:
+                self._opened(name)
+            except FileNotFoundError:  # it was taken away
+                self.failed.pop(name, None)
+                self.open.pop(name, None)
+            except (ValueError, OSError) as error:
+                return str(error)
+        return ""
 
     def make(self, name: str, agent: str, problem: tuple[Any, ...]) -> None:
         """Make an agent, one of `cpsrl list agents` with its default settings."""

@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from cpsrl.documents import page
 from cpsrl.live.access import Refused, Tokens, check_origin
@@ -49,6 +50,8 @@ MOST_BYTES = 1 << 20
 """The largest request."""
 THREADS = 40
 """How many requests are worked on at a time; explanations have a thread of their own."""
+THREADS_OF_ONE = 4
+"""How many of them are those of one agent, which would wait for each other anyway."""
 OPTIONAL = ("stream", "actions", "proposed", "reward_range")
 STATUS = {Refused: 0, UnknownDecision: 404, Conflict: 409, NotOpen: 503, FileNotFoundError: 404}
 STATUS |= {Stopped: 503, FileExistsError: 409, ValueError: 400, OSError: 503, sqlite3.Error: 503}
@@ -64,7 +67,7 @@ def read_json(body: bytes) -> dict[str, Any]:
 
     try:
         found = json.loads(body, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise Refused(400, "the body must be a JSON object")
@@ -223,6 +226,7 @@ class Service:
             scripts=("documents/chart.js", "live/page.js"),
             asks=True,
         )
+        self.turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self.requests: Counter[tuple[str, int]] = Counter()
         """How many requests there were, by place and status."""
 
@@ -297,7 +301,7 @@ class Service:
             return JSONResponse({"name": name})
         if method == "POST":
             body = await _body(request)
-            return JSONResponse(await apart(self._change, name, place, body))
+            return JSONResponse(await self._in_turn(name, self._change, place, body))
         if place == "explain":
             key = name, str(sorted(request.query_params.items()))
 
@@ -307,7 +311,13 @@ class Service:
 
             return JSONResponse(await self.shared.answer(key, work, request.is_disconnected))
         look, _ = LOOKS[place]
-        return JSONResponse(await apart(self.agents.run, name, look))
+        return JSONResponse(await self._in_turn(name, self.agents.run, look))
+
+    async def _in_turn(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
+        """Return what `work(name, *given)` returns; who asks for other agents has threads left."""
+        turn = self.turns.setdefault(name, asyncio.Semaphore(THREADS_OF_ONE))
+        async with turn:
+            return await apart_in(self.threads, work, name, *given)
 
     def _methods(self, place: str, of_agent: bool) -> tuple[str, ...]:
         """Return the methods that a place has."""
@@ -321,15 +331,18 @@ class Service:
 
     def _change(self, name: str, place: str, body: bytes) -> dict[str, Any]:
         """Do what a POST asks for, in a thread."""
-        found = read_json(body)
-        if place == "agents":
-            new = _given(found, tuple(NEW))
-            problem = (new["states"], new["actions"], new["reward_range"] or UNIT_RANGE)
-            self.agents.make(str(new["name"]), new["agent"], problem)
-            return {"name": new["name"]}
-        work, _, fields = CHANGES[place]
-        given = _given(found, tuple(fields))
-        return self.agents.run(name, lambda agent: work(agent, **given))
+        try:
+            found = read_json(body)
+            if place == "agents":
+                new = _given(found, tuple(NEW))
+                problem = (new["states"], new["actions"], new["reward_range"] or UNIT_RANGE)
+                self.agents.make(str(new["name"]), new["agent"], problem)
+                return {"name": new["name"]}
+            work, _, fields = CHANGES[place]
+            given = _given(found, tuple(fields))
+            return self.agents.run(name, lambda agent: work(agent, **given))
+        except RecursionError:
+            raise Refused(400, "the body is nested too deeply") from None
 
 
 def app(agent: DurableAgent, token: str | None = None, names: Sequence[str] = ()) -> Service:

@@ -92,14 +92,29 @@ class Lock:
 
 @contextmanager
 def making(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that is made in the block; raise where there is something already."""
+    """Hold the lock of a file that is made in the block; raise where there is something already.
+
+    What the block leaves half made is removed.
+    """
     _check_nothing(path)  # or there would be a lock beside what is no agent
     lock = Lock(path)
     try:
         _check_nothing(path)
-        yield
+        with or_nothing(path):
+            yield
     finally:
         lock.release()
+
+
+@contextmanager
+def or_nothing(path: Path) -> Iterator[None]:
+    """Make a database in the block, or leave nothing at `path`, where there was none."""
+    try:
+        yield
+    except BaseException:
+        for more in ("", "-wal", "-shm", "-journal"):
+            Path(f"{path}{more}").unlink(missing_ok=True)
+        raise
 
 
 def _check_nothing(path: Path) -> None:

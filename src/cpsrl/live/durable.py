@@ -121,7 +121,8 @@ class DurableAgent:
         self._load()
         check_settings(self.agent, self.options)
         settings = about | options.stored()
-        self._expire_at, self._opened_at = 0.0, time.time()
+        self._expire_at = 0.0
+        self._opened_at = self._clock = time.time()
         group = options.commit_every if options.durability == "group" else None
         self._disk = Disk(database, lock, group)
         self._writing, self._looking = _Call(self, True), _Call(self, False)
@@ -381,7 +382,8 @@ class DurableAgent:
         with self._writing:
             labels, states, actions = self.labels.evolved(changes)
             spec = checked_agent(agent) or self.agent.spec
-            if agent is None and sealed(labels.to_tree())[2] == sealed(self.labels.to_tree())[2]:
+            as_it_is = sealed(labels.to_tree())[2] == sealed(self.labels.to_tree())[2]
+            if as_it_is and spec == self.agent.spec:
                 raise ValueError("nothing would change")
             memory, kept = self._memory.evolved(spec, labels, states, actions, self.options)
             found = Evolution(in_words(labels), *kept)
@@ -480,7 +482,7 @@ class DurableAgent:
         """
         with self._looking:
             now, oldest = time.time(), self._database.oldest(1)
-            since = (oldest[0].at or self._opened_at) if oldest else now
+            since = self._since_when(oldest[0].at, now) if oldest else now
             return self._memory.facts() | {
                 "pending": self._waiting,
                 "oldest_pending_seconds": max(0.0, now - since),
@@ -488,7 +490,7 @@ class DurableAgent:
                 "lock_wait_seconds": self.lock_wait_seconds,
                 "commits": self._disk.commits,
                 "commit_seconds": self._disk.commit_seconds,
-                "snapshot_age_seconds": now - self._snapshot_at,
+                "snapshot_age_seconds": max(0.0, now - self._snapshot_at),
             }
 
     def rates(self) -> list[Rate]:
@@ -577,9 +579,12 @@ class DurableAgent:
         if within is None and stream_within is None:
             return
         now = time.time()
+        if now < self._clock:  # it was set back
+            self._opened_at, self._expire_at = now, 0.0
+        self._clock = now
         if within is not None and now >= self._expire_at:
             for known in self._database.oldest(MOST_EXPIRED):
-                due = (known.at or self._opened_at) + within
+                due = self._since_when(known.at, now) + within
                 if now < due:
                     self._expire_at = due
                     break
@@ -588,11 +593,15 @@ class DurableAgent:
                 self._expire_at = now + (0.0 if self._waiting else within)
         if stream_within is not None:
             for name, at in list(self._memory.used.items())[:MOST_EXPIRED]:
-                if now < at + stream_within:
+                if now < self._since_when(at, now) + stream_within:
                     break
                 self._record(self._event(Kind.LEAVE)._replace(stream=name), commit=False)
         if self._disk.group is None and self._database.in_transaction:
             self._disk.write(lambda: None, commit=True)
+
+    def _since_when(self, at: float | None, now: float) -> float:
+        """Return since when something waits that began at `at`, by a clock that was set back."""
+        return at if at is not None and at <= now else self._opened_at
 
     def _end_late(self, known: Decided) -> None:
         """End a decision that had no outcome in time."""

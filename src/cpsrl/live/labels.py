@@ -180,7 +180,7 @@ class Labels:
             Sizes(numbers[0], numbers[1])  # raises where there is no room for so many
         for what, n, out, before in zip(NAMES, numbers, gone, self.kept, strict=True):
             left = _left(n, out)
-            if not len(left):
+            if not len(left) and (what == "actions" or self.n_states is not None):
                 raise ValueError(f"there would be no {what} left")
             place = {number: i for i, number in enumerate(before.tolist())}
             were.append(np.array([place.get(number, -1) for number in left.tolist()], np.int64))

@@ -38,13 +38,12 @@ decision is checked when it is asked for, everything by `Database.check`.
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cpsrl.live.at_path import identity, making, reading
+from cpsrl.live.at_path import identity, making, or_nothing, reading
 from cpsrl.live.events import Decided, Event, Kind, from_text, seal_of
 from cpsrl.support.serialise import DamagedError, sealed, unsealed
 
@@ -65,8 +64,6 @@ TABLES = (
     "seal INTEGER) WITHOUT ROWID",
     "CREATE TABLE writer (process INTEGER, epoch INTEGER)",
 )
-LOOK_SECONDS = 0.05
-"""How often, at most, a writer looks whether its file is still there."""
 EVENTS = "n, at, kind, id, state, action, reward, next_state, stream, seal"
 DECISIONS = "id, decided, state, action, finished, reward, next_state, stream, at, seal"
 ADD_EVENT = f"INSERT INTO journal ({EVENTS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -98,7 +95,6 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Connect to `path` in WAL mode; every commit reaches the disk."""
         self.path, self._place, self._epoch, self._file = path, str(path), 0, (0, 0)
-        self._looked = 0.0
         self._db = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
             for setting in ("cell_size_check = ON", "trusted_schema = OFF", "journal_mode = WAL"):
@@ -112,7 +108,7 @@ class Database:
     @classmethod
     def create(cls, path: Path, documents: dict[str, Any]) -> "Database":
         """Make the database of a new agent, all of it or nothing, in the file itself."""
-        with reading(path):
+        with reading(path), or_nothing(path):
             new = cls(path)
             try:
                 with new.transaction():
@@ -202,10 +198,8 @@ class Database:
 
     def commit(self) -> None:
         """Commit the transaction; raise a Superseded if the file was replaced or removed."""
-        if self._epoch and time.monotonic() > self._looked + LOOK_SECONDS:
-            self._looked = time.monotonic()
-            if identity(self._place) != self._file:
-                raise Superseded("it was moved or deleted while it was open")
+        if self._epoch and identity(self._place) != self._file:
+            raise Superseded("it was moved or deleted while it was open")
         self._db.execute("COMMIT")
 
     @contextmanager

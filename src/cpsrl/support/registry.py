@@ -9,17 +9,22 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from cpsrl.support.plugins import load_plugins, package_being_loaded, package_of
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
+MOST_WORDS, MOST_LETTERS = 500, 200
+"""What is compared with a wrong name: a service is asked for wrong ones, and others wait."""
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
     """Return the entry of `words` that is most like `word`, or None when none is like it."""
-    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.4)
+    if len(word) > MOST_LETTERS:
+        return None
+    close = difflib.get_close_matches(word, list(islice(words, MOST_WORDS)), n=1, cutoff=0.4)
     return close[0] if close else None
 
 

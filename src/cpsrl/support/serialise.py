@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import threading
 import zipfile
 import zlib
 from collections import Counter
@@ -33,6 +34,9 @@ MISREAD = (
     *(NotImplementedError, RecursionError, TypeError, zipfile.BadZipFile, zlib.error),
 )
 """What the readers of a tree raise where it is not one that was written for them."""
+_ONE_BY_ONE = threading.Lock()
+"""NumPy parses what is at the head of an array as Python, which two threads at once could not do
+before Python 3.11.8 and 3.12.2 (python/cpython#106905)."""
 
 
 @contextmanager
@@ -102,7 +106,7 @@ def _unpack(plain: Any, data: bytes) -> Any:
         raise ValueError("its arrays are compressed, and they never are")
     if sum(entry.file_size for entry in entries) > len(data):
         raise ValueError("its arrays are larger than the file")
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+    with _ONE_BY_ONE, np.load(io.BytesIO(data), allow_pickle=False) as archive:
         arrays = dict(archive)
     left = {name: array.size for name, array in arrays.items()}
 
