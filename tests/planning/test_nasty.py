@@ -96,16 +96,22 @@ def test_20_000_nasty_models():
 
 
 def off(number):
-    """Return how far the gains of a lumpable model are from the truth, and the error."""
-    mdp, truth = nasty.lumped(number)
+    """Give how far the gains and values of a lumpable model are from the truth, and the errors."""
+    mdp, P, r, state = nasty.lumped(number)
     found = cpsrl.solve_average(mdp)
-    return number, exact.distance(found.gain, truth), found.error
+    gain = exact.best_gain(exact.rationals(P), r)
+    yield number, exact.distance(found.gain, [gain[s] for s in state]), found.error
+    gamma = GAMMAS[number % len(GAMMAS)]
+    found = cpsrl.solve_discounted(mdp, gamma)
+    for normalised in (True, False):
+        value = exact.best_value(exact.rationals(P, normalised), r, gamma)
+        yield number, exact.distance(found.value, [value[s] for s in state]), found.error
 
 
 def lumped(numbers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return [off(number) for number in numbers]
+        return [known for number in numbers for known in off(number)]
 
 
 def rational(numbers, seconds=10.0):
