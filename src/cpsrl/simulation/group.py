@@ -306,7 +306,7 @@ def _begin(
         else:
             simulator, gain = EnvironmentSimulator(mdp, streams), reference.gain
         if predicts(spec):
-            agent = Predictor(spec, checked_mdp(mdp))
+            agent = Predictor(spec, mdp if isinstance(mdp, Environment) else checked_mdp(mdp))
         elif not isinstance(spec, Agent):
             agent = _copied(spec, streams)
         elif not isinstance(agent, LiveAgent):
