@@ -309,8 +309,10 @@ def _begin(
             gain = float(gains_of(mdp)[simulator.state])
         else:
             simulator, gain = EnvironmentSimulator(mdp, streams), reference.gain
-        if not isinstance(spec, Agent):
-            agent = Predictor(spec, checked_mdp(mdp)) if predicts(spec) else _copied(spec, streams)
+        if not isinstance(spec, Agent) and predicts(spec):
+            agent = Predictor(spec, mdp if isinstance(mdp, Environment) else checked_mdp(mdp))
+        elif not isinstance(spec, Agent):
+            agent = _copied(spec, streams)
         elif not isinstance(agent, LiveAgent):
             agent = spec.start(mdp, streams)
         else:
