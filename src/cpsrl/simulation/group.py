@@ -194,7 +194,7 @@ class Group:
         """Have every run record the steps first, ..., last, into the recorder that it has."""
         whole = [run.recorder for run in self._runs]
         marks = whole[0].tape.marks
-        if not len(marks) or first <= marks[0] and marks[-1] <= last:
+        if not len(marks) or (first <= marks[0] and marks[-1] <= last):
             yield  # a part costs a run of 100 steps a tenth of its time
             return
         for run in self._runs:
