@@ -15,7 +15,6 @@ looks at the structure need not know of it; a policy is passed through `TabularM
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -167,7 +166,8 @@ class TabularMDP:
         Args:
             ax: axes to draw into; None makes new ones.
         """
-        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        from cpsrl.documents import figures  # it imports matplotlib
+
         with figures.given_or_new(ax) as ax:
             figures.transitions(ax, self)
         return ax

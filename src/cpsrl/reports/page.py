@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cpsrl import statistics
-from cpsrl.documents import DASHES, Cell, Table, rounded, slots
+from cpsrl.documents import DASHES, Cell, Table, figures, rounded, slots
 from cpsrl.documents import page as whole_page
 from cpsrl.experiments.results import Results
 from cpsrl.paper.figures import Finding
-from cpsrl.reports import figures, sweeps
+from cpsrl.reports import sweeps
 from cpsrl.reports.summary import (
     LEGEND,
     SIGNIFICANT,

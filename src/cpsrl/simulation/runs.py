@@ -125,6 +125,11 @@ class Runs:
         return tuple(dict.fromkeys(self.environment))
 
     @property
+    def against(self) -> str:
+        """What the regret of the first row is counted against (see `against_words`)."""
+        return against_words(self.reference[0])
+
+    @property
     def reward_rate(self) -> Floats:
         """`(rows, points)`: reward a step up to step t; NaN where the world changes."""
         rate = self.gain[:, None] - self.regret / self.times
@@ -289,7 +294,8 @@ class Runs:
                 f"a plot is of recorded runs on one environment, and here are "
                 f"{', '.join(self.environments) or 'none'}: take runs.select(environment=...)"
             )
-        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        from cpsrl.documents import figures  # it imports matplotlib
+
         with figures.given_or_new(ax) as ax:
             figures.regret_curves(ax, self, logarithmic)
             runs = np.unique(self.agent, return_counts=True)[1]
