@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+from cpsrl._private.interrupts import signals
 from cpsrl.live.at_path import Lock
 from cpsrl.live.events import NotOpen
 from cpsrl.live.schema import Database, Superseded
@@ -21,6 +22,7 @@ CHECKPOINT_SECONDS = 5.0
 _disks: "weakref.WeakSet[Disk]" = weakref.WeakSet()
 _of_the_parent: "list[Disk]" = []
 """In a forked child: those of its parent, whose connections it may not even close."""
+STOPS = int(signal.SIGINT), int(signal.SIGTERM)
 FORCED_SECONDS = 1.0
 """After how long a second Ctrl-C ends what the first one waits for."""
 
@@ -34,9 +36,10 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     heard: dict[int, Any] = {}
-    before: dict[int, Any] = {one: what for one, what in handlers.items() if callable(what)}
+    before: dict[int, Any] = {
+        one: handler for one in STOPS if callable(handler := signals.getsignal(one))
+    }
     begun = time.monotonic()
 
     def hear(number: int, frame: Any) -> None:
@@ -46,11 +49,11 @@ def uninterrupted() -> Iterator[None]:
 
     try:
         for one in before:
-            signal.signal(one, hear)
+            signals.signal(one, hear)
         yield
     finally:
         for one in reversed(before):  # Ctrl-C last, which could interrupt this
-            signal.signal(one, before[one])
+            signals.signal(one, before[one])
         for number, frame in heard.items():
             before[number](number, frame)
 
