@@ -138,6 +138,12 @@ def test_rewards_that_no_agent_could_be_told_are_planned_for():
     assert not batch([8], 400)[0][0]
 
 
+@pytest.mark.parametrize("number", [1437, 1776, 1807])
+def test_classes_that_tie_to_the_last_of_a_thousand_digits_are_certified(number):
+    mdp, _ = nasty.model(number)
+    assert cpsrl.solve_average(mdp).error <= 1e-6 * np.ptp(mdp.rewards)
+
+
 def test_the_gains_of_nasty_models_that_are_known():
     assert not is_honest(lumped(range(10)))
     assert not is_honest(rational((0, 1)))
