@@ -41,6 +41,7 @@ from cpsrl.planning.wide import (
     above,
     apart,
     exponent,
+    finer,
     less,
     normal,
     over,
@@ -54,7 +55,11 @@ from cpsrl.support.types import Floats, Ints
 
 OCTAVES = 8
 LIMBS, MOST_LIMBS = 48, 2048
-MOST_REFINEMENTS, ROUNDED = 60, 2.0**-47
+MORE_REFINEMENTS, ROUNDED = 12, 2.0**-47
+"""Refinements beyond one for each integer of a place: each of them settles about 50 bits."""
+EXTENSIONS = 2
+"""How often places get more integers below where refinements don't end: what they round may have
+been multiplied by a probability of 1e-300."""
 BELOW, UNITS = -128, 64
 """The power of 2 that a bias is known to, rewards being in [0, 1]; bits before the point of one."""
 
@@ -144,13 +149,15 @@ class Reduction:
         Where two large differences of classes balance, states that hardly differ may have got
         different roundings of them.
         """
-        for _ in range(MOST_REFINEMENTS):
-            missing = _missing(advantages(*self._model, *x, b), ROUNDED, least)
-            missing.m[self.anchors] = 0.0
-            if not missing.m.any():
-                break
-            _forward(self._chain, self._n, missing)
-            x = less(x, self._placed(missing, False, x.lowest))
+        for _ in range(EXTENSIONS + 1):
+            for _ in range(x.digits.shape[1] + MORE_REFINEMENTS):
+                missing = _missing(advantages(*self._model, *x, b), ROUNDED, least)
+                missing.m[self.anchors] = 0.0
+                if not missing.m.any():
+                    return x
+                _forward(self._chain, self._n, missing)
+                x = less(x, self._placed(missing, False, x.lowest))
+            x = finer(x, LIMBS)
         return x
 
     def _placed(self, x: Wide, averaging: bool, lowest: int | None) -> Places:

@@ -163,6 +163,13 @@ def put(digits: Any, lowest: int, i: int, m: float, k: int) -> tuple[bool, bool]
     return True, fine
 
 
+def finer(places: Places, more: int) -> Places:
+    """Return places of the same numbers with so many more integers below."""
+    digits, lowest = places
+    below = np.zeros((len(digits), more), np.int64)
+    return Places(np.concatenate((below, digits), axis=1), lowest - BITS * more)
+
+
 def less(places: Places, others: Places) -> Places:
     """Return the differences of places `(n + 1, L)` with one `lowest`."""
     limbs = max(places.digits.shape[1], others.digits.shape[1])
