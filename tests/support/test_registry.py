@@ -82,3 +82,5 @@ def test_an_empty_registry_says_that_it_knows_none():
 def test_the_nearest_word():
     assert nearest("gama", ["gamma", "gain"]) == "gamma"
     assert nearest("zzz", ["gamma", "gain"]) is None
+    assert nearest("TSDE", ["random", "tsde"]) == "tsde"
+    assert nearest("lemma-3.3", ["lemma-5.3", "lemma-3.3-lower"]) == "lemma-3.3-lower"

@@ -18,9 +18,11 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the entry of `words` that is most like `word`, or None when none is like it."""
-    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.4)
-    return close[0] if close else None
+    """Return the entry of `words` that begins with `word` or is most like it; None if none is."""
+    lower = {one.lower(): one for one in words}
+    begins = [one for one in lower if one.startswith(word.lower())] if len(word) > 2 else []
+    close = begins or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.4)
+    return lower[close[0]] if close else None
 
 
 def unknown(kind: str, word: str, words: Iterable[str], place: str = "") -> ValueError:
