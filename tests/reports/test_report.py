@@ -346,7 +346,7 @@ def test_a_report_after_ctrl_c_has_every_part_as_far_as_it_went(tmp_path, monkey
     text = (tmp_path / "r/report/summary.md").read_text()
     assert text.count("(unfinished: ") == len(stopped)
     page = (tmp_path / "r/report/report.html").read_text()
-    said = f"{len(stopped)} of 6 are to have 4 runs to step 400: "
+    said = f"{len(stopped)} of 6 curves are unfinished (4 runs to step 400 each): "
     assert said in page
     assert found.findings == []
     pairs = [len(some) for some in open_results(tmp_path / "r").load().comparisons().values()]

@@ -56,7 +56,7 @@ def test_a_run_is_joined_once():
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 2)
     more = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, [2, 3])
     assert (runs + more).seeds.tolist() == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="run 0 of TSDE on riverswim is there 2 times"):
+    with pytest.raises(ValueError, match="run 0 of TSDE on riverswim occurs 2 times"):
         runs + runs
     with pytest.raises(TypeError):
         runs + 1

@@ -235,7 +235,7 @@ class Expected:
             low, high = self.problem.reward_range
             warnings.warn(
                 f"a reward of {reward:g} is outside [{low:g}, {high:g}], the range of mean rewards "
-                "that the agent scales by ((0, 1) unless said otherwise): it goes on learning, but "
+                "that the agent scales by ((0, 1) by default): it goes on learning, but "
                 "start it with the reward_range of your rewards",
                 stacklevel=3,
             )

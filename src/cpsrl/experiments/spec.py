@@ -236,7 +236,10 @@ class Experiment:
         except DamagedError:
             raise
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{place} is not TOML: {error}") from None
+            hint = ""
+            if re.search(r"[=\[,]\s*[-+]?\.\d", text):
+                hint = "; a number begins with a digit in TOML: 0.9, not .9"
+            raise ValueError(f"{place} is not TOML: {error}{hint}") from None
         except RecursionError:
             raise ValueError(f"{place} is nested too deeply") from None
         except ValueError as error:

@@ -42,6 +42,7 @@ from cpsrl.support.checks import (
     check_finite,
     check_room,
     checked_floats,
+    count,
     frozen,
     is_sparse,
     shown,
@@ -477,7 +478,7 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: Labels) -> Any:
     if wrong.size:
         raise ValueError(
             f"transitions from {labels.pair(wrong[0])} sum to "
-            f"{float(sums[wrong[0]])!r}, not 1 ({wrong.size} such rows)"
+            f"{float(sums[wrong[0]])!r}, not 1 ({count(wrong.size, 'such row')})"
         )
     return kept
 

@@ -32,7 +32,7 @@ from cpsrl.simulation.loops import LOOPS, TOGETHER, Loops, Recorder, Run, Watch
 from cpsrl.simulation.optimum import discounted_loss, gains_of, optimum, reference_of
 from cpsrl.simulation.runs import Runs, farthest, record_steps
 from cpsrl.simulation.states import check_states, label_of, place_of, restore, states_of
-from cpsrl.support.checks import checked_whole
+from cpsrl.support.checks import WrongTypeError, checked_whole
 from cpsrl.support.interruptible import POLL_SECONDS, Threads
 from cpsrl.support.types import Ints
 
@@ -421,6 +421,8 @@ def _on_threads(
 
 def check_parts(agent: Any, mdp: Any) -> None:
     """Raise a ValueError unless these are an agent that can be started or copied, and a place."""
+    if isinstance(agent, Tabular):
+        raise WrongTypeError("the agent comes first: simulate(agent, mdp)")
     if isinstance(mdp, Environment):
         check_environment(mdp)
         if isinstance(agent, Agent):

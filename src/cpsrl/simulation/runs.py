@@ -218,7 +218,7 @@ class Runs:
         (agent, place, run), times = whose.most_common(1)[0]
         if times > 1:
             raise ValueError(
-                f"run {run} of {agent} on {place} is there {times} times: join runs of other "
+                f"run {run} of {agent} on {place} occurs {times} times: join runs of other "
                 "seeds, or of agents with labels of their own"
             )
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
