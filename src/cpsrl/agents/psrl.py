@@ -207,7 +207,7 @@ class PSRLAgent(LiveAgent):
     def decide(self, state: int) -> int:
         """Return the action in `state` and move time on.
 
-        A rule that looks at counts has nothing to be asked about until an outcome comes.
+        A rule that looks at counts is not asked again until an outcome comes.
         """
         action = self.act(state)
         self._move_on(asked=self.rule.needs_counts)
@@ -245,7 +245,7 @@ class PSRLAgent(LiveAgent):
         self.clock[ROW] = row
 
     def _move_on(self, asked: bool) -> None:
-        """Move time on; `asked`: there is nothing to ask the rule about at the new step."""
+        """Move time on; if `asked`, the rule is not asked at the new step."""
         self.clock[STEP] += 1
         self.clock[ASKED] = asked
 

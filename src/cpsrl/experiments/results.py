@@ -40,7 +40,7 @@ GROUPS = 4
 """The least number of groups that the runs of an agent are divided into, where they can be. Like
 the number above it is a part of the format."""
 RUNS, ASIDE = "runs", "aside"
-"""The folders of the runs of the specification, and of those that it has no more."""
+"""The folders of the specification's runs, and of runs that were removed from it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,20 +50,20 @@ class Results:
     directory: Path
     experiment: Experiment
     provenance: Provenance
-    """What its runs are carried on with."""
+    """The versions and the processor that its runs are carried on with."""
     steps: int
     """How far every run is to go."""
     extension: int = 0
     """By how much the last `continue` asked to go further; 0 if there was none."""
     commands: tuple[dict[str, str], ...] = ()
     added: tuple[int, ...] = ()
-    """How many runs there were at first, and by how many they became more, each time."""
+    """How many runs there were at first, and how many were added each time."""
     stops: tuple[int, ...] = ()
     """How far the runs were to go before they were carried on, each time."""
     machine: tuple[str, ...] = ()
     """The system and the Python that the directory was last written by."""
     leaving: tuple[Group, ...] = field(default=(), compare=False)
-    """Groups that the header names and the specification has no more; `save` moves them aside."""
+    """Groups of the header that are not in the specification; `save` moves them aside."""
 
     def __repr__(self) -> str:
         agents, places = self.experiment.all_agents, self.experiment.all_environments
@@ -88,7 +88,7 @@ class Results:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of runs, the fewer runs in each the larger their tables are.
+        """The groups of runs; the larger their tables, the fewer runs a group has.
 
         Runs that were added later make groups of their own. Where a group is stored follows from
         what computes it, and neither from its labels nor from what else there is.
@@ -131,7 +131,7 @@ class Results:
         return replace(self, experiment=experiment, added=added)
 
     def save(self) -> None:
-        """Make the directory what this says, in an order that a crash may cut anywhere.
+        """Write all this to the directory, in an order in which a crash does no harm at any point.
 
         Runs that leave are moved aside, then the header is written, then runs that come back are
         moved. So the header always names all that is among the runs, and the next command brings
@@ -155,8 +155,8 @@ class Results:
                     "two elsewhere"
                 )
 
-    def lying(self, group: Group) -> Group:
-        """Return a group as it lies now: aside, if it is to come back."""
+    def located(self, group: Group) -> Group:
+        """Return a group with its present path: below `aside`, if it is to come back."""
         folder = group.path.parent
         if not self._returns(folder):
             return group

@@ -74,7 +74,7 @@ def run_experiment(
         experiment: the specification.
         directory: where results go; made if need be.
         execution: where and how; by default threads of this machine, one for every core.
-        progress: is told how far the runs have come; None shows it once it takes two seconds.
+        progress: shows how far the runs have come; None shows it once it takes two seconds.
         command: what to write into the directory's history.
         anew: set what is in the directory aside, under another name beside it, and begin anew.
     """
@@ -179,7 +179,7 @@ def _stored(results: Results, execution: Execution) -> tuple[Results, list["_Job
     jobs = []
     for group in results.groups:
         try:
-            found = results.lying(group).read()
+            found = results.located(group).read()
             jobs.append(_Job(group, found.step if found else 0))
         except DamagedError as error:
             if not execution.repair:

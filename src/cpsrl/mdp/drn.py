@@ -54,7 +54,7 @@ from cpsrl.mdp.transition_tables import (
     numbered,
     wrong_sum,
 )
-from cpsrl.support.checks import brief, shown
+from cpsrl.support.checks import shortened, shown
 from cpsrl.support.registry import unknown
 from cpsrl.support.types import Ints
 
@@ -155,17 +155,19 @@ def _head_of(lines: Iterator[tuple[int, str]]) -> dict[str, str]:
         if line == "@model":
             if head["@type:"] not in TYPES:
                 raise ValueError(
-                    f"the model is of type {brief(head['@type:']) or 'none'}, and only "
+                    f"the model is of type {shortened(head['@type:']) or 'none'}, and only "
                     f"{' and '.join(TYPES)} can be read"
                 )
             if head["@parameters"]:
-                raise ValueError(f"the model has parameters: {brief(head['@parameters'])}")
+                raise ValueError(f"the model has parameters: {shortened(head['@parameters'])}")
             return head
         if key == "@type:":
             head[key] = rest.strip().upper()
         elif key == "@value_type:":
             if rest.strip() not in ("double", "rational"):
-                raise ValueError(f"line {number}: values of the type {brief(rest)} cannot be read")
+                raise ValueError(
+                    f"line {number}: values of the type {shortened(rest)} cannot be read"
+                )
         elif line in _HEAD:
             number, head[line] = next(lines, (number, ""))
             if line.startswith("@nr") and _whole(head[line]) is None:
@@ -181,7 +183,7 @@ def _reward_model(names: list[str], asked: str | None) -> int:
         raise ValueError("it has no reward model, and so there is nothing to plan for")
     if asked is None and len(names) > 1:
         raise ValueError(
-            f"it has the reward models {brief(', '.join(names))}: choose one with "
+            f"it has the reward models {shortened(', '.join(names))}: choose one with "
             "reward_model=NAME (--reward-model NAME)"
         )
     if asked is not None and asked not in names:
@@ -235,7 +237,7 @@ def _reward(text: str, which: int, n_rewards: int) -> tuple[float, str]:
     inside, closed, rest = text[1:].partition("]")
     values = inside.split(",")
     if not closed or len(values) != n_rewards:
-        raise ValueError(f"[{brief(inside)}] is not a reward for each reward model")
+        raise ValueError(f"[{shortened(inside)}] is not a reward for each reward model")
     return _number(values[which]), rest
 
 
@@ -247,7 +249,7 @@ def _whole(text: str) -> int | None:
 def _state(text: str, n_states: int) -> int:
     """Return a state by its number."""
     if (state := _whole(text)) is None or state >= n_states:
-        raise ValueError(f"there is no state {brief(text)}")
+        raise ValueError(f"there is no state {shortened(text)}")
     return state
 
 

@@ -45,7 +45,7 @@ def read_arguments(
     missing_unavailable: bool = False,
     reward_model: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of the `TabularMDP` in a file; what is asked says `TabularMDP.load`."""
+    """Return the arguments of the `TabularMDP` in a file, read with the options of its `load`."""
     path = Path(path)
     suffix = _suffix(path)
     if reward_model is not None and suffix != ".drn":

@@ -11,7 +11,7 @@
   action; or the word bernoulli on every line.
 - `initial`, optional: the probability of starting in the state, the same on all its lines. Without
   it the process starts in the first state.
-- `reward_low` and `reward_high`, optional: the range of mean rewards that agents are told, the same
+- `reward_low` and `reward_high`, optional: the range of mean rewards that agents assume, the same
   on all lines.
 
 The probabilities of a state and action sum to one, and a transition stands on one line only; one

@@ -188,7 +188,7 @@ def networks(results: Results) -> Table | None:
 def drawings(
     experiment: Experiment, runs: Runs, rows: Sequence[Row]
 ) -> Iterator[tuple[str, str, Figure]]:
-    """Give every figure that fits the experiment: its name on the page, that of its file, itself.
+    """Yield every figure of the experiment, with its name on the page and that of its file first.
 
     A figure without a name is not on the page, one without a file there alone.
     """

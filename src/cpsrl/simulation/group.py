@@ -46,7 +46,7 @@ again and again and find nothing."""
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 HALT_SECONDS = 1.0
-"""How long to wait for threads that were told to stop."""
+"""How long to wait for threads that are to stop."""
 
 NOTICED = 1000
 """From so many steps in all on, a run step by step in Python takes noticeably long."""

@@ -127,7 +127,7 @@ def simulate(
 
 
 def _interrupted(group: Group, missing: list[str]) -> str:
-    """Return a note on what there is of an interrupted agent, and of which there is nothing."""
+    """Return a note on how far the interrupted agent came, and which agents have no runs."""
     words = []
     if (runs := group.interrupted) is not None:
         words = [

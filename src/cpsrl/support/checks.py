@@ -42,10 +42,10 @@ def shown(value: Any) -> str:
     if isinstance(value, type | FunctionType):
         kind = "class" if isinstance(value, type) else "function"
         return f"the {kind} {value.__name__}: did you mean {value.__name__}()?"
-    return brief(repr(value.item() if isinstance(value, np.number) else value))
+    return shortened(repr(value.item() if isinstance(value, np.number) else value))
 
 
-def brief(text: str) -> str:
+def shortened(text: str) -> str:
     """Return a text as errors write it: of a long one, how it begins."""
     if len(text) <= LONG_TEXT:
         return text

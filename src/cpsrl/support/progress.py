@@ -23,16 +23,16 @@ LEAST_SECONDS = 0.5
 
 
 class Progress:
-    """Is told how far a piece of work has come, which consists of named parts; shows nothing."""
+    """How far a piece of work with named parts has come; this base class shows nothing."""
 
     def begin(self, what: str, totals: Mapping[str, float], done: Mapping[str, float]) -> None:
-        """Learn what is to be done, how much it is of every part, and how much was done before."""
+        """Begin: what is to be done, how much of every part, and how much was done before."""
 
     def advance(self, part: str, amount: float) -> None:
         """Count a further `amount` of `part`; called from any thread."""
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """Learn how many further seconds every part will take, one after the other."""
+        """Expect that every part takes so many further seconds, one after the other."""
 
     def end(self) -> None:
         """Stop showing."""
@@ -61,7 +61,7 @@ class Pace:
             self.speed[part] = (self.done[part] - before) / (now - first)
 
     def expect(self, seconds: Mapping[str, float], now: float) -> None:
-        """Learn how long every part will still take."""
+        """Expect that every part takes so many further seconds."""
         self._expected, self._since = dict(seconds), now
 
     def seconds_left(self, now: float) -> float:
