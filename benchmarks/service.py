@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -169,8 +170,9 @@ def flood(folder: Path, share: float) -> Iterator[str]:
 def many(folder: Path, share: float) -> Iterator[str]:
     agents, n = folder / "agents", 1000
     agents.mkdir()
-    for i in range(n):
-        cpsrl.open(agents / f"shop-{i}.db", cpsrl.ContinuingPSRL(0.99), (6, 2)).close()
+    cpsrl.open(agents / "shop-0.db", cpsrl.ContinuingPSRL(0.99), (6, 2)).close()
+    for i in range(1, n):
+        shutil.copy(agents / "shop-0.db", agents / f"shop-{i}.db")
     with served(agents, folder / "log") as (server, port):
         callers, refused, times = [Caller(port) for _ in range(8)], [0], []
         callers[0].ask("/agents/shop-0/decide", {"id": "first", "state": 0})  # kernels are read
