@@ -21,8 +21,8 @@ import numpy as np
 
 import cpsrl
 from cpsrl import statistics
+from cpsrl.documents.figures import label_ends, look, panels, style
 from cpsrl.gym import Continuing
-from cpsrl.reports.figures import label_ends, look, panels, style
 
 TASKS = {
     "CartPole-v1": (-1.0, 1.0, np.array([2.4, 3.0, 0.21, 3.0])),

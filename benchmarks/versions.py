@@ -30,6 +30,7 @@ import cpsrl
 
 PROGRAM = r'''
 import os, subprocess, sys, time
+from functools import cache
 from pathlib import Path
 import cpsrl
 
@@ -97,6 +98,17 @@ def new_process():
     return timed(lambda: subprocess.run(command, capture_output=True, check=True))
 
 
+@cache
+def model(name, **options):
+    return cpsrl.environment(name, **options)
+
+
+def plan(gamma, name="random", n=1, **options):
+    mdp = model(name, **options)
+    solve = cpsrl.solve_average if gamma == 1 else lambda mdp: cpsrl.solve_discounted(mdp, gamma)
+    return timed(lambda: [solve(mdp) for _ in range(n)]) / n * 1e3
+
+
 def networks(name, seeds=1, n=3000, **world):
     from cpsrl import networks as of
 
@@ -106,6 +118,7 @@ def networks(name, seeds=1, n=3000, **world):
     return timed(run) / n / seeds * 1e6
 
 
+SPARSE = {"n_states": 200_000, "n_actions": 10, "successors": 10, "concentration": 10.0}
 ROWS = {
     "gamma = .99, ns a step": lambda: steps(coin),
     "TSDE, ns a step": lambda: steps(tsde),
@@ -116,6 +129,11 @@ ROWS = {
     "live act + observe, TSDE, us": lambda: live(tsde),
     "fleet of 64, ns a step of one": fleet,
     "README's lines in a new process, s": new_process,
+    "plan: dense 200, .99, ms": lambda: plan(0.99, n=100, n_states=200, n_actions=10),
+    "plan: dense 200, average, ms": lambda: plan(1, n=100, n_states=200, n_actions=10),
+    "plan: grid 100,000, average, ms": lambda: plan(1, "gridworld", rows=250, columns=400),
+    "plan: sparse 200,000, .99, ms": lambda: plan(0.99, **SPARSE),
+    "plan: sparse 200,000, average, ms": lambda: plan(1, **SPARSE),
     "networks: 10 members, us a step": lambda: networks("members"),
     "networks: 20 heads, 80 states, us a step": lambda: networks("heads", n_states=80),
 }

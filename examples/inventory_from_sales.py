@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
-from cpsrl.reports.figures import COLOURS, style
+from cpsrl.documents.figures import COLOURS, style
 
 SHOP = cpsrl.environment("inventory", capacity=6, demand=2.0)
 STATES = [f"{n} left" for n in range(7)]

@@ -16,7 +16,7 @@ import numpy as np
 
 import cpsrl
 from cpsrl.beliefs import Parametric
-from cpsrl.reports.figures import COLOURS, style
+from cpsrl.documents.figures import COLOURS, style
 from cpsrl.statistics import mean, mean_band
 
 KNOWN = {"capacity": 10, "unit_cost": 0.7, "holding_cost": 0.4, "order_cost": 0.0}

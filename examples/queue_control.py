@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
-from cpsrl.reports.figures import COLOURS, style
+from cpsrl.documents.figures import COLOURS, style
 
 CAPACITY, THRESHOLD = 8, 2
 QUEUE = cpsrl.environment("queue", capacity=CAPACITY)

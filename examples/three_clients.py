@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
-from cpsrl.reports.figures import COLOURS, style
+from cpsrl.documents.figures import COLOURS, style
 
 MACHINE = cpsrl.environment("replacement")
 LATE = 5

@@ -34,10 +34,19 @@ def part_of(module: Path) -> str:
     return module.parts[0].removesuffix(".py")
 
 
+def imported_by_name(node) -> list[str]:
+    """The module that a call of `import_module` with a plain text names."""
+    if not isinstance(node, ast.Call):
+        return []
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    given = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    return given if name == "import_module" else []
+
+
 def imported_parts(module: Path):
     """The parts of the package that a module imports anywhere in it, with the line."""
     for node in ast.walk(ast.parse((SOURCES / module).read_text())):
-        names = []
+        names = imported_by_name(node)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -68,7 +77,7 @@ NAMES = {dotted(module): module for module in MODULES}
 def imported_modules(module: Path):
     """The modules of the package that a module names in an import anywhere in it."""
     for node in ast.walk(ast.parse((SOURCES / module).read_text())):
-        found = []
+        found = imported_by_name(node)
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
+from cpsrl.documents.figures import look, style
 from cpsrl.planning import reward_averaging_time
-from cpsrl.reports.figures import look, style
 from cpsrl.theory import horizon_gamma, theorem_4_1
 
 VERSIONS = ("paper", "corrected", "sharp")

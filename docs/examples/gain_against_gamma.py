@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
+from cpsrl.documents.figures import look, style
 from cpsrl.planning import gain_and_bias, sufficient_gamma
-from cpsrl.reports.figures import look, style
 
 PROBLEMS = {
     "riverswim (osband)": cpsrl.environment("riverswim"),

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cpsrl
-from cpsrl.reports.figures import COLOURS, style
+from cpsrl.documents.figures import COLOURS, style
 
 RIVER = cpsrl.environment("riverswim")
 LAST = RIVER.n_states - 1

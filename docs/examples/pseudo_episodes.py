@@ -11,7 +11,7 @@ import sys
 import matplotlib.pyplot as plt
 
 import cpsrl
-from cpsrl.reports.figures import look, style
+from cpsrl.documents.figures import look, style
 
 RULES = (
     cpsrl.Bernoulli(gamma=0.99),

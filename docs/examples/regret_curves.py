@@ -11,7 +11,7 @@ import sys
 import matplotlib.pyplot as plt
 
 import cpsrl
-from cpsrl.reports.figures import regret_curves, style
+from cpsrl.documents.figures import regret_curves, style
 
 AGENTS = (cpsrl.ContinuingPSRL(gamma=0.99), cpsrl.TSDE(), cpsrl.DSPSRL())
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from cpsrl.agents.registration import register
     from cpsrl.beliefs import Belief, Dirichlet, KnownRewards, NormalGamma
     from cpsrl.environments import environment
-    from cpsrl.experiments import Entry, Experiment, load, play, run_experiment
+    from cpsrl.experiments import Entry, Experiment, load, run_experiment
+    from cpsrl.experiments.play import play
     from cpsrl.live import open
     from cpsrl.mdp import TabularMDP
     from cpsrl.mdp.problem import Sizes
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         Rule,
         TSDEStops,
     )
-    from cpsrl.simulation import simulate
+    from cpsrl.simulation.simulate import simulate
 
 __all__ = [
     "DQN", "DSPSRL", "PSRL", "TSDE", "UCRL2", "AdaptivePSRL", "Average", "Belief", "Bernoulli",

@@ -60,6 +60,19 @@ def test_it_sees_features_where_there_are_some():
     np.testing.assert_array_equal(path["actions"], path["states"][:-1] < 3)
 
 
+def test_it_sees_observations_where_there_are_no_tables():
+    pytest.importorskip("jax")
+    sea = cpsrl.environment("pixel-deep-sea", size=4, mapping=None)
+
+    class Dives:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            assert (observation.shape, observation.dtype) == ((10,), np.float32)
+            return int(observation[[0, 2, 5, 9]].any()), None
+
+    runs = cpsrl.simulate(Dives(), sea, 40, seeds=2)
+    np.testing.assert_allclose(runs.regret[:, -1], 0, atol=1e-5)
+
+
 def test_what_predicts_nonsense_is_refused():
     with pytest.raises(ValueError, match="action must be a whole number"):
         cpsrl.simulate(Policy(np.full(6, 2)), cpsrl.environment("riverswim"), 10, seeds=1)

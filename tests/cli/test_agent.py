@@ -15,7 +15,8 @@ def file(tmp_path, capsys):
     path = str(tmp_path / "agent.db")
     command = ["agent", "new", path, "tsde", "--states", "idle", "busy", "--actions", "wait", "go"]
     assert main(command) == 0
-    assert capsys.readouterr().out == f"made TSDE in {path}\n"
+    said = "states idle, busy; actions wait, go; mean rewards from 0 to 1\n"
+    assert capsys.readouterr().out == said
     return path
 
 

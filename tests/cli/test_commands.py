@@ -104,6 +104,7 @@ def test_running_again_does_only_what_is_missing(spec, capsys):
         (["run", "tiny.toml", "--jobs", "0"], "jobs must be a whole number of at least 1"),
         (["continue", "nowhere"], "nowhere is not a results directory"),
         (["report", "nowhere"], "nowhere is not a results directory"),
+        (["agent", "statsu"], "unknown command 'statsu': did you mean 'status'?"),
     ],
 )
 @pytest.mark.usefixtures("spec")

@@ -109,7 +109,8 @@ def built(monkeypatch):
     return counts
 
 
-def test_everything_is_built_once(built, tmp_path):
+def test_everything_is_built_once(built, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PROBE_SECONDS", 1e9)  # else a slow task gives up its worker
     environments = (Entry("riverswim"), Entry("random", {"n_states": 4}, per_run="seed"))
     experiment = Experiment("x", environments, (Entry("tsde"), Entry("random")), 200, seeds=5)
     assert built == {"riverswim": 1, "random": 1, "tsde": 1}

@@ -138,6 +138,7 @@ def test_an_environment_per_run_is_drawn_from_the_run_and_the_root():
         ('name = "tsde"', 'label = "x"', "agent 1 has no name"),
         ("[[agents]]", "[agents]", "agents must be a list of tables"),
         ("steps = 100", "steps = ", "is not TOML"),
+        ('"tsde"', '"tsde"\ngamma = .9', "0.9, not .9"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_nearest_right_name(old, new, message):

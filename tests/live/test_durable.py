@@ -76,7 +76,7 @@ def test_problems_that_can_be_given(path, problem, states, actions):
     ("problem", "error"),
     [
         (((), 2), "must be a whole number of at least 1"),
-        ((["a", "a"], 2), "the label 'a' is there twice"),
+        ((["a", "a"], 2), "the label 'a' occurs twice"),
         ((["a", " b"], 2), "a label must be text in one line"),
         (("ab", 2), "states must be a number or a list of labels"),
         ("three", "problem must be"),

@@ -164,7 +164,7 @@ def test_a_dry_run_and_a_refusal_change_nothing(path):
         said = agent.evolve(retire_states=["some"], dry_run=True)
         assert 0 < said.transitions < said.seen
         for wrong, complaint in (
-            ({"add_states": ["some"]}, "'some' is there twice"),
+            ({"add_states": ["some"]}, "'some' occurs twice"),
             ({"add_states": "closed"}, "must be a list of labels"),
             ({"retire_states": ["gone"]}, "state must be one of"),
             ({"retire_states": SHOP[0]}, "no states left"),

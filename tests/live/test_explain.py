@@ -53,6 +53,14 @@ def test_it_says_what_is_best_and_how_sure_it_is(folder, spec):
     agent.close()
 
 
+def test_actions_have_their_names_and_none_is_chosen_before_the_first_draw(folder):
+    with cpsrl.open(folder / "agent.db", cpsrl.AdaptivePSRL(), (STATES, ACTIONS)) as agent:
+        text = str(agent.explain("low"))
+    assert text.startswith("state low: no action is chosen yet\n")
+    assert "share of deterministic pairs, action stay " in text
+    assert "share of deterministic pairs, action climb " in text
+
+
 def test_values_of_the_average_are_what_an_action_loses(folder):
     said = taught(folder, cpsrl.TSDE()).explain("low")
     assert said.actions[1].value.median == 0

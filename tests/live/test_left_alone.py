@@ -185,9 +185,9 @@ def test_a_copy_never_takes_the_place_of_anything(path, folder):
     for one in (agent, other):
         one.decide("idle")
     for to, error, complaint in (
-        (other.path, FileExistsError, "there is something at .*other.db already"),
-        (path, FileExistsError, "there is something at .*agent.db already"),
-        (notes, FileExistsError, "there is something at .*notes.txt already"),
+        (other.path, FileExistsError, ".*other.db exists already"),
+        (path, FileExistsError, ".*agent.db exists already"),
+        (notes, FileExistsError, ".*notes.txt exists already"),
         (folder / "moved.db", ValueError, "it holds the last events"),
         (folder / "none" / "copy.db", FileNotFoundError, "there is no folder .*none"),
     ):

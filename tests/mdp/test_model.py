@@ -27,7 +27,7 @@ def sparse(array):
 
 WRONG_TRANSITIONS = [
     (changed(P, (1, 0, 1), 0.3), "state 1 under action 0 sum to 1.1"),
-    (changed(P, (2, 1, 0), 0.0), r"state 2 under action 1 sum to 0.0, not 1 \(1 such rows\)"),
+    (changed(P, (2, 1, 0), 0.0), r"state 2 under action 1 sum to 0.0, not 1 \(1 such row\)"),
     (changed(P, (0, 0), [1.5, -0.5, 0]), "from state 0 under action 0 to state 0 is 1.5"),
     (changed(P, (0, 1), [1.1, -0.1, 0]), "from state 0 under action 1 to state 0 is 1.1"),
     (changed(P, (1, 1, 2), np.nan), "from state 1 under action 1 to state 2 is nan"),

@@ -188,7 +188,9 @@ def test_another_root_seed_gives_another_run(one_run):
     assert not np.array_equal(other.regret, one_run.regret)
 
 
-def test_a_run_that_stops_and_goes_on_is_the_same_run(one_run):
+@pytest.mark.parametrize("rows", [16, 1000])
+def test_a_run_that_stops_and_goes_on_is_the_same_run(one_run, rows, monkeypatch):
+    monkeypatch.setattr("cpsrl.networks.run.PART_ROWS", rows)
     spec, before = BootstrappedDQN(**MASKED), ()
     curves = []
     for steps in (1, 68, 100, 61):

@@ -26,7 +26,7 @@ RIVER = cpsrl.environment("riverswim", features="thermometer")
 
 def test_an_error_in_a_worker_is_raised_here_and_the_next_call_works():
     with pytest.raises(AttributeError), workers.worker() as process:
-        process.call("end", 0)
+        process.call("end")
     assert simulate(BootstrappedDQN(**SMALL), RIVER, 10, seeds=1).regret.shape == (1, 10)
 
 
@@ -47,7 +47,7 @@ def test_a_lost_worker_is_said_so():
     process = workers.Worker()
     process._process.kill()
     with pytest.raises(RuntimeError, match="worker process ended"):
-        process.call("end", 0)
+        process.call("end")
 
 
 def test_an_idle_worker_that_died_is_replaced():
@@ -65,7 +65,7 @@ def test_a_worker_leaves_the_current_directory_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     process = workers.Worker()
     with pytest.raises(AttributeError):
-        process.call("end", 0)
+        process.call("end")
     process.close()
 
 

@@ -103,7 +103,10 @@ def _rows(rows, columns, data, n, S):
 
 
 def lumped(number):
-    """Return a model of 101 to 2,000 states, and its optimal gain as fractions `(S,)`."""
+    """Return a model of 101 to 2,000 states, and the small one that it is with copies.
+
+    That is its rows `(S, A, S)`, its rewards `(S, A)`, and which of its states each state is.
+    """
     rng = np.random.default_rng((26, number))
     S, A = int(rng.integers(2, 5)), 2
     P = np.zeros((S, A, S))
@@ -112,9 +115,8 @@ def lumped(number):
             p = min(float(couplings(rng, (), False)), 0.5)
             P[s, a, rng.integers(S)] += 1.0 - p
             P[s, a, rng.integers(S)] += p
-    r = rng.random((S, A))
+    r = rewards(rng, (S, A))
     copies = rng.integers(1, 2_000 // S, size=S)
     copies[0] = max(copies[0], 102 - copies[1:].sum())
-    gain = exact.best_gain(exact.rationals(P), r)
     mdp = cpsrl.TabularMDP(*exact.blown_up(P, r, copies, False, rng))
-    return mdp, [gain[s] for s in np.repeat(np.arange(S), copies)]
+    return mdp, P, r, np.repeat(np.arange(S), copies)

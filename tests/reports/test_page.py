@@ -71,7 +71,7 @@ def test_an_unfinished_experiment_says_so(small):
     shutil.rmtree(open_results(small).groups[-1].path.parent)
     report(small, formats=["png"])
     text = (small / "report/report.html").read_text()
-    said = "<strong>Not finished:</strong> 1 of 2 are to have 2 runs to step"
+    said = "<strong>Not finished:</strong> 1 of 2 curves are unfinished (2 runs to step"
     assert said in text
     assert "on riverswim: none." in text
 

@@ -346,7 +346,7 @@ def test_a_report_after_ctrl_c_has_every_part_as_far_as_it_went(tmp_path, monkey
     text = (tmp_path / "r/report/summary.md").read_text()
     assert text.count("(unfinished: ") == len(stopped)
     page = (tmp_path / "r/report/report.html").read_text()
-    said = f"{len(stopped)} of 6 are to have 4 runs to step 400: "
+    said = f"{len(stopped)} of 6 curves are unfinished (4 runs to step 400 each): "
     assert said in page
     assert found.findings == []
     pairs = [len(some) for some in open_results(tmp_path / "r").load().comparisons().values()]
@@ -362,8 +362,8 @@ def test_agents_that_are_finished_are_compared_beside_one_that_is_not(tmp_path, 
     monkeypatch.setattr(run, "PROBE_SECONDS", 0.0)
     experiment = Experiment("s", ["riverswim"], ["tsde", "optimal", "random"], 400, 4, record=40)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 200))
-    with pytest.warns(UserWarning, match="Random on riverswim: 1 run to step 160"):
+        run_experiment(experiment, tmp_path / "r", Execution(jobs=1), Interrupting("Random", 600))
+    with pytest.warns(UserWarning, match="Random on riverswim: 1 run to step 400"):
         found = report(tmp_path / "r", formats=["png"])
     assert [row.unfinished for row in found.rows] == [False, False, True]
     assert "Of 1 pairs of agents" in (tmp_path / "r/report/summary.md").read_text()

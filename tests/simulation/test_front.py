@@ -56,7 +56,7 @@ def test_a_run_is_joined_once():
     runs = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, 2)
     more = cpsrl.simulate(cpsrl.TSDE(), RIVER, 20, [2, 3])
     assert (runs + more).seeds.tolist() == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="run 0 of TSDE on riverswim is there 2 times"):
+    with pytest.raises(ValueError, match="run 0 of TSDE on riverswim occurs 2 times"):
         runs + runs
     with pytest.raises(TypeError):
         runs + 1
@@ -295,9 +295,11 @@ def test_each_recorded_step_is_reported_with_its_runs_as_soon_as_it_is_taken():
         np.testing.assert_array_equal(curves, usual.select(agent.label).regret)
     on = [cpsrl.simulate(agents, RIVER, 50, resume=runs.state).regret for runs in (found, usual)]
     np.testing.assert_array_equal(*on)
-    exact = cpsrl.simulate(agents[0], RIVER, 250, 3, record=np.array([100]), on_record=seen.append)
-    assert exact.times.tolist() == [100]
-    assert exact.state[0]["step"] == usual.state[0]["step"]
+    for step in (100, 250):
+        how = {"record": np.array([step]), "on_record": seen.append}
+        exact = cpsrl.simulate(agents[0], RIVER, 250, 3, **how)
+        assert exact.times.tolist() == [step]
+        assert exact.state[0]["step"] == usual.state[0]["step"]
 
 
 def test_what_a_callback_raises_ends_the_simulation():

@@ -292,6 +292,8 @@ def test_what_is_not_an_agent_or_not_an_mdp_is_refused():
         cpsrl.simulate(cpsrl.UCRL2, RIVER, 10, 1)
     with pytest.raises(ValueError, match="mdp must be a TabularMDP"):
         cpsrl.simulate(cpsrl.TSDE(), "riverswim", 10, 1)
+    with pytest.raises(ValueError, match=r"the agent comes first: simulate\(agent, mdp\)"):
+        cpsrl.simulate(RIVER, cpsrl.TSDE(), 10, 1)
     with pytest.raises(ValueError, match="run must be at most 4294967295, not 9223372036854775808"):
         cpsrl.simulate(cpsrl.TSDE(), RIVER, 10, [2**63])
 

@@ -98,3 +98,5 @@ def test_of_many_words_and_long_ones_no_nearest_is_looked_for(monkeypatch):
 def test_the_nearest_word():
     assert nearest("gama", ["gamma", "gain"]) == "gamma"
     assert nearest("zzz", ["gamma", "gain"]) is None
+    assert nearest("TSDE", ["random", "tsde"]) == "tsde"
+    assert nearest("lemma-3.3", ["lemma-5.3", "lemma-3.3-lower"]) == "lemma-3.3-lower"

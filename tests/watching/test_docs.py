@@ -33,8 +33,8 @@ def test_the_limits_are_those_of_the_code(page):
 
 def test_a_coin_is_enough_and_ds_psrl_is_late(page):
     coin, said = told(cpsrl.ContinuingPSRL(0.9), 5000)
-    assert "It took a best action in 98% of the steps, and in all from step 1,324 on." in said
-    assert "98% of the 5,000 steps, and in all from step 1,324 on" in page
+    assert "It took a best action in 98% of the steps, and in every one from step 1,324 on." in said
+    assert "98% of the 5,000 steps, and in every one from step 1,324 on" in page
     assert ", cost 24.12, or" in said
     assert "most costly pseudo-episode loses 24.12" in page
     assert sum(1024 <= step <= 2047 for step in coin.begun) > 90

@@ -224,8 +224,8 @@ class Expected:
 
     def again(self) -> "Expected":
         """Return one for another agent in the same problem, which has not warned yet."""
-        new = copy.copy(self)
-        new.warned = False
+        new = object.__new__(Expected)  # `copy.copy` takes ten times as long
+        new.low, new.high, new.problem, new.warned = self.low, self.high, self.problem, False
         return new
 
     def look(self, reward: float) -> None:
@@ -235,7 +235,7 @@ class Expected:
             low, high = self.problem.reward_range
             warnings.warn(
                 f"a reward of {reward:g} is outside [{low:g}, {high:g}], the range of mean rewards "
-                "that the agent scales by ((0, 1) unless said otherwise): it goes on learning, but "
+                "that the agent scales by ((0, 1) by default): it goes on learning, but "
                 "start it with the reward_range of your rewards",
                 stacklevel=3,
             )

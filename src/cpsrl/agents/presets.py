@@ -69,8 +69,8 @@ class AdaptivePSRL(PSRL, metaclass=Preset):
     times where models are drawn (`cpsrl.beliefs.sharpness`).
 
     Args:
-        rule: when to draw; None for `Discoveries()`, which looks at the data: until a coin falls, a
-            step that was useless is repeated (docs/results.md). Streams that share a belief need a
+        rule: when to draw; None for `Discoveries()`, which looks at the data. (A coin would repeat
+            a useless step until it falls: docs/results.md.) Streams that share a belief need a
             coin: `Bernoulli(schedule="doubling", pairs=16)`.
         label: what to call the agent.
     """
@@ -95,7 +95,7 @@ class ContinuingPSRL(PSRL, metaclass=Preset):
         gamma: the discount factor (.99 unless there is a schedule).
         schedule: "horizon" (1 - sqrt(S A / T)), "doubling", or a function of the step.
         horizon: T of the "horizon" schedule; None takes the steps of the simulation.
-        belief: what is drawn.
+        belief: what is believed, and so drawn (`cpsrl list beliefs`).
         label: what to call the agent.
     """
 
@@ -153,7 +153,7 @@ class FixedLengthPSRL(PSRL, metaclass=Preset):
     Args:
         length: how many steps there are from one resampling to the next.
         gamma: the discount factor to plan with; None plans for the average reward.
-        belief: what is drawn.
+        belief: what is believed, and so drawn (`cpsrl list beliefs`).
         label: what to call the agent.
     """
 
@@ -172,7 +172,7 @@ class EveryStepPSRL(PSRL, metaclass=Preset):
 
     Args:
         gamma: the discount factor to plan with; None plans for the average reward.
-        belief: what is drawn.
+        belief: what is believed, and so drawn (`cpsrl list beliefs`).
         label: what to call the agent.
     """
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cpsrl.environments.pure import Environment, observed
 from cpsrl.mdp import TabularMDP
 
 
@@ -37,30 +38,37 @@ def check_predict(agent: Any) -> None:
 class Predictor:
     """A policy with `predict` as a live agent, which learns nothing.
 
-    It is shown the features of a state where the MDP has some, and otherwise the state's number.
+    It is shown the observation `(N,)` in a state, the features of a state where the MDP has some,
+    and otherwise the state's number.
 
     Args:
         policy: what predicts; it is not copied.
-        mdp: the MDP.
+        problem: the MDP, or the environment.
     """
 
-    def __init__(self, policy: Any, mdp: TabularMDP) -> None:
+    def __init__(self, policy: Any, problem: TabularMDP | Environment) -> None:
         self.policy, self.label = policy, str(getattr(policy, "label", type(policy).__name__))
-        self._features = None if mdp.features is None else mdp.features.astype(np.float32)
+        self.problem = problem
         self._memory: Any = None
         self._next_memory: Any = None
         self._begins, self._action = np.ones(1, np.bool_), -1
 
-    def act(self, state: int) -> int:
+    def _seen(self, state: Any) -> Any:
+        """Return what is shown in `state`."""
+        if isinstance(self.problem, Environment):
+            return observed(self.problem, state)
+        features = self.problem.features
+        return np.asarray(state) if features is None else features[state].astype(np.float32)
+
+    def act(self, state: Any) -> int:
         """Return the action in `state`; the same one until `observe` moves time on."""
         if self._action < 0:
-            seen: Any = state if self._features is None else self._features[state].copy()
             action, self._next_memory = self.policy.predict(
-                np.asarray(seen), state=self._memory, episode_start=self._begins.copy()
+                self._seen(state), state=self._memory, episode_start=self._begins.copy()
             )
             self._action = int(np.asarray(action).item())
         return self._action
 
-    def observe(self, state: int, action: int, reward: float, next_state: int) -> None:
+    def observe(self, state: Any, action: int, reward: float, next_state: Any) -> None:
         """Move time on."""
         self._memory, self._begins[0], self._action = self._next_memory, False, -1

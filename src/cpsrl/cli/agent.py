@@ -46,13 +46,15 @@ def new(
         reward_range: the least and the largest mean reward that is thought possible.
     """
     if file.exists():
-        raise ValueError(f"there is something at {file} already")
+        raise ValueError(f"{file} exists already")
     problem = tuple(
         int(given[0]) if len(given) == 1 and given[0].isdigit() else list(given)
         for given in (states, actions)
     )
-    with open(file, AGENTS.make(name), (*problem, reward_range)) as agent:
-        show(f"made {agent.label} in {file}")
+    low, high = reward_range
+    with open(file, AGENTS.make(name), (*problem, reward_range)):
+        labels = f"states {', '.join(states)}; actions {', '.join(actions)}"
+        show(f"{labels}; mean rewards from {low:g} to {high:g}")
 
 
 def status(file: File, json: bool = False) -> None:
@@ -71,6 +73,7 @@ def status(file: File, json: bool = False) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last["at"]))
         whose = f", stream {last['stream']}" if last["stream"] else ""
         found["last_resample"] = f"decision {last['decision'] + 1}{whose}, {when}: {last['why']}"
+    found = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in found.items()}
     show(facts({k.replace("_", " "): "-" if v is None else v for k, v in found.items()}))
 
 
@@ -164,7 +167,8 @@ def check(file: File) -> None:
         agent.check()
         found = agent.status()
     show(
-        f"{file} is whole: {count(found['decisions'], 'decision')}, {found['outcomes']:,} outcomes"
+        f"{file} is whole: {count(found['decisions'], 'decision')}, "
+        f"{count(found['outcomes'], 'outcome')}"
     )
 
 

@@ -66,21 +66,22 @@ def _run(arguments: Sequence[str]) -> int:
 
         from cpsrl.cli.values import registry
 
-        program = "cpsrl"
+        program, description = "cpsrl", DESCRIPTION
         if arguments[0:1] == ["agent"] and len(arguments) > 1:
             from cpsrl.cli import agent
 
             commands, program, arguments = agent.COMMANDS, "cpsrl agent", arguments[1:]
+            description = "Durable agents: agents that live in a file (docs/live.md)."
         else:
-            first = next(iter(arguments), "-")
-            if not first.startswith("-") and first not in COMMANDS:
-                raise unknown("command", first, COMMANDS)
             commands = {name: _command(name, arguments) for name in COMMANDS}
+        first = next(iter(arguments), "-")
+        if not first.startswith("-") and first not in commands:
+            raise unknown("command", first, commands)
         with registry, wrapped() if {"-h", "--help"} & set(arguments) else nullcontext():
             tyro.extras.subcommand_cli_from_dict(
                 commands,
                 prog=program,
-                description=DESCRIPTION,
+                description=description,
                 args=arguments,
                 config=(tyro.conf.FlagCreatePairsOff,),
             )

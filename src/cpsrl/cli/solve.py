@@ -158,9 +158,9 @@ def _sufficient(found: SufficientGamma) -> str:
     if np.isnan(found.gamma):
         return f"above 1 - {1 - found.largest:.0e}, the largest of a {scan}"
     if found.gamma == 0:
-        return f"any: every gamma has a gain-optimal policy ({scan})"
+        return f"any: for every gamma a discounted optimal policy is gain-optimal ({scan})"
     return (
-        f"{found.gamma:.10g}: every larger gamma has a gain-optimal policy "
+        f"{found.gamma:.10g}: for every larger gamma a discounted optimal policy is gain-optimal "
         f"({scan}, then bisected to {found.refined:.0e})"
     )
 
@@ -169,10 +169,10 @@ def _gap(mdp: TabularMDP, best: AverageSolution, gap: PlanningGap) -> str:
     if gap.gap == 0:
         return "planning gap 0: large enough, the discounted optimal policy is gain-optimal."
     differ = np.flatnonzero(gap.policy != best.policy)
-    many = "one state" if differ.size == 1 else f"{differ.size} states"
-    first = mdp.state_name(differ[0])
+    first = f"state {mdp.state_name(differ[0])}"
+    where = f"{differ.size} states, first in {first}" if differ.size > 1 else first
     return (
         f"planning gap {gap.gap:.8g}: TOO SMALL. An agent that plans with this gamma settles on a "
         f"policy that loses {gap.gap:.4g} a step: its regret will be linear. It differs in "
-        f"{many}, first in state {first}."
+        f"{where}."
     )

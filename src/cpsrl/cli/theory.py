@@ -75,7 +75,7 @@ def bound(
         "tau": tau,
         "span": span,
         "expected pseudo-episodes": bounds.expected_pseudo_episodes(steps, chosen),
-        "pseudo-episodes hardly exceed (m)": bounds.high_probability_length(steps, chosen),
+        "length they rarely exceed (m)": bounds.high_probability_length(steps, chosen),
         "confidence width after N visits, at T": f"{width:.6g} / sqrt(N), at least 2 (so that it "
         f"excludes nothing) up to N = {int(width**2 / 4):,}",
         "trivial bound": steps,

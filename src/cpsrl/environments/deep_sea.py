@@ -141,18 +141,13 @@ def pixel_deep_sea(
 ) -> DeepSea:
     """DeepSea with a random action mapping for networks, which see the diver's place as a picture.
 
-    The rules are those of `deep-sea`, whose one-hot features are what is seen here; `mapping` is
-    the seed of which action is 'right' in which place, None for action 1 everywhere.
-
-    Args:
-        size: the number of rows.
-        move_cost: what a whole round to the right costs.
-        slip: the probability that 'right' fails.
-        mapping: the seed of which action is 'right' in which state; None for action 1
-            everywhere.
+    The rules and the options are those of `deep-sea`, whose one-hot features are what is seen here.
     """
     size, cost, slip = _checked(size, move_cost, slip)
     return DeepSea(_flips(size, mapping).astype(np.int32), size, cost, slip)
+
+
+pixel_deep_sea.handed_on = (deep_sea,)  # type: ignore[attr-defined]
 
 
 def _checked(size: int, move_cost: float, slip: float) -> tuple[int, float, float]:

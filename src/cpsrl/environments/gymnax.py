@@ -256,7 +256,7 @@ def gymnax_factory(name: str) -> Callable[..., Environment]:
     source, _, own = name.partition(":")
     if importlib.util.find_spec(source) is None:
         raise ValueError(
-            f"{name} needs the package {source}, which is not here: pip install 'cpsrl[worlds]'"
+            f"{name} needs {source}, which is not installed: pip install 'cpsrl[worlds]'"
         )
     known, make_env = SOURCES[source + ":"](own)
     if own not in known:

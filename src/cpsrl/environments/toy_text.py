@@ -183,7 +183,7 @@ def _checked_table(bare: Any, label: str) -> tuple[Any, Floats, Bools]:
 
 def _gymnasium() -> Any:
     if importlib.util.find_spec("gymnasium") is None:
-        raise ValueError("this needs Gymnasium, which is not here: pip install 'cpsrl[gym]'")
+        raise ValueError("this needs Gymnasium, which is not installed: pip install 'cpsrl[gym]'")
     return importlib.import_module("gymnasium")
 
 

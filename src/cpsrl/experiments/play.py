@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,8 @@ class Played:
         Args:
             ax: axes to draw into; None makes new ones.
         """
-        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        from cpsrl.documents import figures  # it imports matplotlib
+
         with figures.given_or_new(ax) as ax:
             figures.reward_rates(ax, self)
         return ax

@@ -347,7 +347,10 @@ def header(directory: Path) -> Path:
             f"{directory} is a file, not a results directory; cpsrl.TabularMDP.load reads a model"
         )
     if not path.is_file():
-        raise ValueError(f"{directory} is not a results directory: it has no experiment.json")
+        folder = directory if directory.is_dir() else directory.parent
+        there = [str(one.parent) for one in sorted(folder.glob("*/experiment.json"))]
+        hint = f"; near it are {', '.join(there[:9])}" if there else ""
+        raise ValueError(f"{directory} is not a results directory: it has no experiment.json{hint}")
     return path
 
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from cpsrl.agents.agent import Agent
@@ -196,8 +197,17 @@ class Experiment:
 
     @cached_property
     def _once(self) -> Callable[..., Any]:
-        """Return the result of a function, memoised by its arguments."""
-        return lru_cache(KEPT)(lambda make, *arguments: make(*arguments))
+        """Return the result of a function, memoised by its arguments.
+
+        One thread makes it while others wait: a cache alone lets two make the same.
+        """
+        lock, made = RLock(), lru_cache(KEPT)(lambda make, *arguments: make(*arguments))
+
+        def once(*call: Any) -> Any:
+            with lock:
+                return made(*call)
+
+        return once
 
     @staticmethod
     def read(path: str | Path, **changes: Any) -> "Experiment":
@@ -226,7 +236,10 @@ class Experiment:
         except DamagedError:
             raise
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{place} is not TOML: {error}") from None
+            hint = ""
+            if re.search(r"[=\[,]\s*[-+]?\.\d", text):
+                hint = "; a number begins with a digit in TOML: 0.9, not .9"
+            raise ValueError(f"{place} is not TOML: {error}{hint}") from None
         except RecursionError:
             raise ValueError(f"{place} is nested too deeply") from None
         except ValueError as error:

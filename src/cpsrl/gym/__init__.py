@@ -15,7 +15,8 @@ try:
     import gymnasium  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "cpsrl.gym needs Gymnasium, which is not here: pip install 'cpsrl[gym]'", name=error.name
+        "cpsrl.gym needs Gymnasium, which is not installed: pip install 'cpsrl[gym]'",
+        name=error.name,
     ) from error
 
 from cpsrl.environments.toy_text import tabular

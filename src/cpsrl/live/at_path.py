@@ -122,7 +122,7 @@ def _check_nothing(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}")
     if path.exists():
-        raise FileExistsError(f"there is something at {path} already")
+        raise FileExistsError(f"{path} exists already")
     is_new(path)
 
 

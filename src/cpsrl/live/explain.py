@@ -19,6 +19,7 @@ have their policy and the visits alone.
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -107,7 +108,10 @@ class Explanation:
         return json.dumps(self.to_dict(), indent=1)
 
     def __str__(self) -> str:
-        lines = [f"state {self.state}: it would take {self.action} now"]
+        now = (
+            "no action is chosen yet" if self.action is None else f"it would take {self.action} now"
+        )
+        lines = [f"state {self.state}: {now}"]
         if self.drawn:
             lines[0] += f", by the model drawn at decision {self.drawn['decision'] + 1}"
             lines.append(f"  drawn because of {self.drawn['why']}")
@@ -215,10 +219,21 @@ def explain(
             outcomes=outcomes,
             draws=0 if believed is None else draws,
             objective=agent.spec.label if objective is None else objective.label,
-            belief=agent.belief.facts() if isinstance(agent, PSRLAgent) else {},
+            belief=_named(agent.belief.facts(), labels) if isinstance(agent, PSRLAgent) else {},
         )
 
     return explained
+
+
+def _named(facts: dict[str, Any], labels: Labels) -> dict[str, Any]:
+    """Return facts of a belief with the names of actions in place of their numbers."""
+
+    def name(found: re.Match[str]) -> str:
+        return str(labels.action_name(labels.action_number(int(found[0]))))
+
+    known = facts.get("parameters", {})
+    named = {re.sub(r"(?<=, action )\d+$", name, key): value for key, value in known.items()}
+    return facts | {"parameters": named} if known else facts
 
 
 def _action_now(agent: Any, shown: Any) -> int | None:

@@ -265,7 +265,7 @@ def _counted(given: Any, what: str) -> tuple[int, tuple[str, ...] | None]:
             raise ValueError(f"{what}: a label must be text in one line, not {name!r}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{what}: the label {twice!r} is there twice")
+        raise ValueError(f"{what}: the label {twice!r} occurs twice")
     return len(names), names
 
 

@@ -15,7 +15,6 @@ looks at the structure need not know of it; a policy is passed through `TabularM
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ from cpsrl.support.checks import (
     check_finite,
     check_room,
     checked_floats,
+    count,
     frozen,
     is_sparse,
     shown,
@@ -167,7 +167,8 @@ class TabularMDP:
         Args:
             ax: axes to draw into; None makes new ones.
         """
-        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        from cpsrl.documents import figures  # it imports matplotlib
+
         with figures.given_or_new(ax) as ax:
             figures.transitions(ax, self)
         return ax
@@ -477,7 +478,7 @@ def _checked_transitions(transitions: Any, sizes: Sizes, labels: Labels) -> Any:
     if wrong.size:
         raise ValueError(
             f"transitions from {labels.pair(wrong[0])} sum to "
-            f"{float(sums[wrong[0]])!r}, not 1 ({wrong.size} such rows)"
+            f"{float(sums[wrong[0]])!r}, not 1 ({count(wrong.size, 'such row')})"
         )
     return kept
 

@@ -417,15 +417,13 @@ class ValueSamplingAgent(LiveAgent):
         signature, learning = belief.signatures(of_belief), belief.update_indices(of_belief)
         return Updates(signature, rows, learning)
 
-    def packed_replay(self) -> NDArray[np.int32]:
-        """Return what the replay holds, a row of words each."""
-        held = self.replay[: self.held]
-        return held.view(np.int32).reshape(len(held), held.itemsize // 4)
+    def packed_replay(self, part: slice) -> NDArray[np.int32]:
+        """Return entries of the replay, a row of words each."""
+        return self.replay[part].view(np.int32).reshape(-1, self.replay.itemsize // 4)
 
-    def unpack_replay(self, packed: NDArray[np.int32]) -> None:
+    def unpack_replay(self, part: slice, packed: NDArray[np.int32]) -> None:
         """Put rows of words back into the replay."""
-        rows = np.ascontiguousarray(packed).view(self.replay.dtype)
-        self.replay[: len(rows)] = rows[:, 0]
+        self.replay[part] = np.ascontiguousarray(packed).view(self.replay.dtype)[:, 0]
 
     def state(self) -> dict[str, Any]:
         """Return all that a new agent needs to go on from here."""

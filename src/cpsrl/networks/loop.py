@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
+from numpy.typing import NDArray
 
 from cpsrl.environments.pure import Environment, make_known
 from cpsrl.networks.agent import StepDraws
@@ -269,12 +270,10 @@ def take_together(n_devices: int, **settings: Any) -> Any:
     return jax.jit(divided, donate_argnums=0)
 
 
-def _with_room(kept: Any, capacity: int) -> Any:
-    """Return a replay (..., capacity, w) that begins with the rows that were kept."""
-    *batch, held, words = kept.shape
-    room = jnp.zeros((*batch, capacity, words), jnp.int32)
-    fill = jax.jit(lambda room, kept: room.at[..., :held, :].set(kept), donate_argnums=0)
-    return fill(room, kept) if held else room
+@partial(jax.jit, donate_argnums=0)
+def _filled(replay: Any, rows: Any, first: Any) -> Any:
+    """Return a replay (..., capacity, w) with these rows from place `first` on."""
+    return lax.dynamic_update_slice_in_dim(replay, rows, first, -2)
 
 
 class Session:
@@ -298,13 +297,13 @@ class Session:
     def begin(
         self,
         carried: Carried,
-        capacity: int,
+        room: tuple[int, ...],
         world: World,
         target_every: int,
         settings: dict[str, Any],
         together: bool,
     ) -> None:
-        """Take over a run where it is, with the rows of the replay that are filled.
+        """Take over a run where it is, with `room` for its replay, which `fill` fills.
 
         `settings` are the static arguments of `take_steps`. With `together`, the arrays are those
         of several runs, along a first axis.
@@ -313,11 +312,15 @@ class Session:
         self._take = partial(take_steps, **settings)
         if together:
             self._take = take_together(len(jax.devices()), **settings)
-        replay = _with_room(carried.replay, capacity)
-        self._carried = jax.tree.map(jnp.array, carried._replace(replay=None))
-        self._carried = self._carried._replace(replay=replay)
+        replay = jnp.zeros(room, jnp.int32)
+        self._carried = jax.tree.map(jnp.array, carried)._replace(replay=replay)
         self._target_every = target_every
         self.move(world)
+
+    def fill(self, first: int, rows: Any) -> None:
+        """Put rows into the replay, from place `first` on."""
+        replay = _filled(self._carried.replay, rows, first)
+        self._carried = self._carried._replace(replay=replay)
 
     def move(self, world: World) -> None:
         """Go on in this world: the same environment with rewards in other units."""
@@ -330,8 +333,12 @@ class Session:
         did: Taken = jax.tree.map(lambda column: np.asarray(column)[..., :n], taken)
         return did
 
-    def end(self, held: int) -> Carried:
-        """Give the run back, with the first `held` rows of the replay."""
-        carried: Carried = jax.tree.map(np.asarray, self._carried)
+    def rows(self, part: slice) -> NDArray[np.int32]:
+        """Return rows of the replay."""
+        return np.asarray(self._carried.replay)[..., part, :]
+
+    def end(self) -> Carried:
+        """Give the run back, without its replay."""
+        carried: Carried = jax.tree.map(np.asarray, self._carried._replace(replay=None))
         del self._carried
-        return carried._replace(replay=carried.replay[..., :held, :])
+        return carried

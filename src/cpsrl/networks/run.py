@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -31,6 +31,9 @@ from cpsrl.support.types import Ints
 
 CALL_STEPS = 1000
 """Steps of one call of the compiled loop."""
+PART_ROWS = 1 << 14
+"""Rows of the replay that go from one process to the other at once: whole, it would be there as
+often as there are steps on its way."""
 
 _announced: set[Path] = set()
 _lock = threading.Lock()
@@ -89,17 +92,29 @@ class _Batch:
             return [tree]
         return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.runs))]
 
+    def parts(self) -> Iterator[slice]:
+        """Yield where the replay is filled, in parts of one length, which may overlap."""
+        n = min(PART_ROWS, self.agent.spec.capacity)
+        for first in range(0, self.agent.held, n):
+            first = min(first, self.agent.spec.capacity - n)
+            yield slice(first, first + n)
+
     def advance(self, steps: int, progress: Callable[[int], None], stop: Ints) -> None:
         """Take steps of every run (see `loops.Loops`)."""
         agent, capacity = self.agent, self.agent.spec.capacity
         carried = self.joined(run.carried() for run in self.runs)
         world = self.joined(run.world for run in self.runs)
-        shapes = (carried._replace(replay=None), world, agent.spec.batch, capacity)
+        shapes = (carried, world, agent.spec.batch, capacity)
         marker = _announce(*shapes, self.settings, self.layout)
         with worker(self.layout) as process:
             process.call("extend_path", sys.path)
             how = (self.period, self.settings, self.layout.together)
-            process.call("begin", carried, capacity, world, *how)
+            together = (self.width,) if self.layout.together else ()
+            room = (*together, capacity, agent.replay.itemsize // 4)
+            process.call("begin", carried, room, world, *how)
+            for part in self.parts():
+                rows = self.joined(run.agent.packed_replay(part) for run in self.runs)
+                process.call("fill", part.start, rows)
             while steps > 0 and not stop[0]:
                 n = min(steps, CALL_STEPS if agent.origin is not None else 1)
                 self.take(process, n)
@@ -107,7 +122,11 @@ class _Batch:
                     marker.touch()
                 steps -= n
                 progress(n * len(self.runs))
-            ended = self.apart(process.call("end", agent.held))
+            for part in self.parts():
+                rows = self.apart(process.call("rows", part))
+                for run, mine in zip(self.runs, rows, strict=True):
+                    run.agent.unpack_replay(part, mine)
+            ended = self.apart(process.call("end"))
         for run, left in zip(self.runs, ended, strict=True):
             run.end(left)
 
@@ -153,13 +172,13 @@ class _OneRun:
         self.world = World(self.place.pure(), np.array(units, np.float32))
 
     def carried(self) -> Any:
-        """Return where the run is, as the loop takes it."""
+        """Return where the run is, as the loop takes it, without its replay."""
         import jax
 
         from cpsrl.networks.loop import Carried
 
         state = jax.tree.map(_in_its_kind, self.run.simulator.state)
-        return Carried(self.agent.learner, self.agent.packed_replay(), state)
+        return Carried(self.agent.learner, None, state)
 
     def draw(self, n: int) -> Any:
         """Draw all that is random in the n steps to come, and return it as the loop takes it."""
@@ -196,7 +215,6 @@ class _OneRun:
     def end(self, carried: Any) -> None:
         """Give the agent and the environment what the loop carried."""
         self.agent.learner = carried.learner
-        self.agent.unpack_replay(carried.replay)
         is_table = self.place.table() is not None
         self.run.simulator.state = int(carried.state) if is_table else carried.state
 

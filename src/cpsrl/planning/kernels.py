@@ -132,6 +132,19 @@ def discounted_policy_value(
 @leaf
 def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
     """Make `policy` gamma-discounted optimal and `work.value` its value; return the iterations."""
+    return iterate(P, r, gamma, policy, work, False)
+
+
+@leaf
+def iterate(
+    P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace, in_place: bool
+) -> int:
+    """Do what `plan_discounted` does; `in_place`, states see at once which values have risen.
+
+    They are then gone through from the last to the first and back: what is worth a long way is
+    found in one iteration, not in one for each step of the way. Values still rise to those of a
+    policy, so that no policy comes twice.
+    """
     value, n_states = work.value, len(r)
     iterations = 0
     changed = True
@@ -140,9 +153,14 @@ def plan_discounted(P: Floats, r: Floats, gamma: float, policy: Ints, work: Work
         discounted_policy_value(P, r, gamma, policy, work)
         slack = ROUNDING * largest(value)
         changed = False
-        for s in range(n_states):
+        for turn in range(2 * n_states if in_place else n_states):
+            s = turn - n_states if turn >= n_states else n_states - 1 - turn
             least = value[s] + slack
-            changed |= improve(P, r, gamma, value, s, policy, least) > least
+            best = improve(P, r, gamma, value, s, policy, least)
+            if best > least:
+                changed = True
+                if in_place:
+                    value[s] = best
     return iterations
 
 

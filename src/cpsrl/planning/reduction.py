@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from cpsrl._private.compile import inlined, jit
+from cpsrl._private.compile import inlined, jit, leaf
 from cpsrl.planning.wide import (
     BITS,
     STEP,
@@ -41,6 +41,7 @@ from cpsrl.planning.wide import (
     above,
     apart,
     exponent,
+    finer,
     less,
     normal,
     over,
@@ -54,7 +55,11 @@ from cpsrl.support.types import Floats, Ints
 
 OCTAVES = 8
 LIMBS, MOST_LIMBS = 48, 2048
-MOST_REFINEMENTS, ROUNDED = 60, 2.0**-47
+MORE_REFINEMENTS, ROUNDED = 12, 2.0**-47
+"""Refinements beyond one for each integer of a place: each of them settles about 50 bits."""
+EXTENSIONS = 2
+"""How often places get more integers below where refinements don't end: what they round may have
+been multiplied by a probability of 1e-300."""
 BELOW, UNITS = -128, 64
 """The power of 2 that a bias is known to, rewards being in [0, 1]; bits before the point of one."""
 
@@ -144,13 +149,15 @@ class Reduction:
         Where two large differences of classes balance, states that hardly differ may have got
         different roundings of them.
         """
-        for _ in range(MOST_REFINEMENTS):
-            missing = _missing(advantages(*self._model, *x, b), ROUNDED, least)
-            missing.m[self.anchors] = 0.0
-            if not missing.m.any():
-                break
-            _forward(self._chain, self._n, missing)
-            x = less(x, self._placed(missing, False, x.lowest))
+        for _ in range(EXTENSIONS + 1):
+            for _ in range(x.digits.shape[1] + MORE_REFINEMENTS):
+                missing = _missing(advantages(*self._model, *x, b), ROUNDED, least)
+                missing.m[self.anchors] = 0.0
+                if not missing.m.any():
+                    return x
+                _forward(self._chain, self._n, missing)
+                x = less(x, self._placed(missing, False, x.lowest))
+            x = finer(x, LIMBS)
         return x
 
     def _placed(self, x: Wide, averaging: bool, lowest: int | None) -> Places:
@@ -226,7 +233,8 @@ def _reduced(indptr: Any, indices: Any, data: Floats, leave: Floats) -> tuple[Ch
                 m, k = wide(data[entry])
                 _enter(chain, i, indices[entry], m, k)
                 chain.out.m[i], chain.out.k[i] = plus(chain.out.m[i], chain.out.k[i], m, k)
-    stamp, gone, where = np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    stamp, gone = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    where, fresh = np.zeros(n, np.int64), np.empty(n, np.int64)
     heap = [(0, 0, 0, 0)]
     heap.clear()
     for i in range(n):
@@ -240,7 +248,7 @@ def _reduced(indptr: Any, indices: Any, data: Floats, leave: Floats) -> tuple[Ch
         gone[s] = True
         chain.order[number] = s
         number += 1
-        chain = _eliminate(chain, s, gone, where)
+        chain = _eliminate(chain, s, gone, where, fresh)
         for place in range(chain.columns.start[s], chain.columns.start[s] + chain.columns.size[s]):
             i = chain.columns.other[place]
             stamp[i] += 1
@@ -313,8 +321,8 @@ def _turn(chain: Chain, i: int, stamp: Ints) -> tuple[int, int, int, int]:
 
 
 @jit
-def _eliminate(chain: Chain, s: int, gone: Any, where: Ints) -> Chain:
-    """Eliminate a state; `where` `(n,)` is scratch."""
+def _eliminate(chain: Chain, s: int, gone: Any, where: Ints, fresh: Ints) -> Chain:
+    """Eliminate a state; `where` and `fresh` `(n,)` are scratch."""
     rows, columns, out = chain.rows, chain.columns, chain.out
     n_successors = rows.size[s]
     for place in range(rows.start[s], rows.start[s] + n_successors):
@@ -327,13 +335,10 @@ def _eliminate(chain: Chain, s: int, gone: Any, where: Ints) -> Chain:
         i = chain.columns.other[chain.columns.start[s] + number]
         if gone[i]:
             continue
-        rows = _with_room(chain.rows, i, n_successors)
+        m, k, n_fresh = _merge(chain, i, s, where, fresh)
+        if n_fresh:
+            chain = _with_entries(chain, i, m, k, fresh[:n_fresh])
         columns = chain.columns
-        for place in range(rows.start[s], rows.start[s] + n_successors):
-            if columns.size[rows.other[place]] == columns.room[rows.other[place]]:
-                columns = _with_room(columns, rows.other[place], 1)
-        chain = Chain(rows, columns, out, chain.time, chain.leave, chain.alive, chain.order)
-        m, k = _merge(chain, i, s, where)
         place = columns.start[s] + kept
         columns.other[place], columns.m[place], columns.k[place] = i, m, k
         kept += 1
@@ -342,16 +347,38 @@ def _eliminate(chain: Chain, s: int, gone: Any, where: Ints) -> Chain:
         added = times(m, k, leave_m, leave_k)
         total_m, total_k = plus(chain.leave.m[i], chain.leave.k[i], *added)
         chain.leave.m[i], chain.leave.k[i] = total_m, total_k
-        for place in range(rows.start[i], rows.start[i] + rows.size[i]):
-            total_m, total_k = plus(total_m, total_k, rows.m[place], rows.k[place])
-        out.m[i], out.k[i] = total_m, total_k
+        _sum_up(chain, i)
     chain.columns.size[s] = kept
     return chain
 
 
 @jit
-def _merge(chain: Chain, i: int, s: int, where: Ints) -> tuple[float, int]:
-    """Replace the entry M_is by steps through s; return it."""
+def _with_entries(chain: Chain, i: int, m: float, k: int, places: Ints) -> Chain:
+    """Return the chain with (m, k) times the entries at `places` put into the row of i."""
+    rows, columns = _with_room(chain.rows, i, len(places)), chain.columns
+    for place in places:
+        columns = _with_room(columns, rows.other[place], 1)
+    chain = Chain(rows, columns, chain.out, chain.time, chain.leave, chain.alive, chain.order)
+    for place in places:
+        _enter(chain, i, rows.other[place], *times(m, k, rows.m[place], rows.k[place]))
+    return chain
+
+
+@leaf
+def _sum_up(chain: Chain, i: int) -> None:
+    """Make e_i the sum of what the row of a state that remains holds."""
+    rows, total_m, total_k = chain.rows, chain.leave.m[i], chain.leave.k[i]
+    for place in range(rows.start[i], rows.start[i] + rows.size[i]):
+        total_m, total_k = plus(total_m, total_k, rows.m[place], rows.k[place])
+    chain.out.m[i], chain.out.k[i] = total_m, total_k
+
+
+@leaf
+def _merge(chain: Chain, i: int, s: int, where: Ints, fresh: Ints) -> tuple[float, int, int]:
+    """Replace the entry M_is by steps through s, but for those to states that are new to the row.
+
+    Return the entry and how many these are; their places in the row of s are put into `fresh`.
+    """
     rows = chain.rows
     base = rows.start[i]
     for other in range(rows.size[i]):
@@ -361,21 +388,22 @@ def _merge(chain: Chain, i: int, s: int, where: Ints) -> tuple[float, int]:
     rows.other[hole], rows.m[hole], rows.k[hole] = rows.other[final], rows.m[final], rows.k[final]
     where[rows.other[hole]] = where[s]
     rows.size[i] -= 1
+    n_fresh = 0
     for place in range(rows.start[s], rows.start[s] + rows.size[s]):
         j = rows.other[place]
         if j == i:
             continue
-        part_m, part_k = times(m, k, rows.m[place], rows.k[place])
         there = base + where[j]
         if where[j] < rows.size[i] and rows.other[there] == j:
+            part_m, part_k = times(m, k, rows.m[place], rows.k[place])
             rows.m[there], rows.k[there] = plus(rows.m[there], rows.k[there], part_m, part_k)
         else:
-            where[j] = rows.size[i]
-            _enter(chain, i, j, part_m, part_k)
-    return m, k
+            fresh[n_fresh] = place
+            n_fresh += 1
+    return m, k, n_fresh
 
 
-@jit
+@leaf
 def _forward(chain: Chain, n_eliminated: int, x: Wide) -> None:
     """Carry x through the elimination: b / e of an eliminated state, of an anchor its cycle's."""
     columns = chain.columns
@@ -388,7 +416,7 @@ def _forward(chain: Chain, n_eliminated: int, x: Wide) -> None:
             x.m[i], x.k[i] = plus(x.m[i], x.k[i], *added)
 
 
-@jit
+@leaf
 def _backward(chain: Chain, n_eliminated: int, x: Wide) -> None:
     rows = chain.rows
     for number in range(n_eliminated - 1, -1, -1):

@@ -17,12 +17,10 @@ from cpsrl.planning.certificates import (
 )
 from cpsrl.planning.kernels import (
     FAR_SIGHTED,
-    MOST_ITERATIONS,
     ROUNDING,
     Workspace,
-    discounted_policy_value,
     dot,
-    improve,
+    iterate,
     largest,
     plan_average,
     plan_discounted,
@@ -80,27 +78,13 @@ def _average(P: Floats, r: Floats, policy: Ints, share: float) -> tuple[Floats, 
 def plan_in_place(P: Floats, r: Floats, gamma: float, policy: Ints, work: Workspace) -> int:
     """Make `policy` gamma-discounted optimal if just one is, else leave it; return the iterations.
 
-    As `plan_discounted`, but a value that rises is seen by the states after it, from the last to
-    the first and back: what is worth a long way is then found in one iteration, not in one for each
-    step of the way. Values still rise to those of a policy, so that no policy comes twice. Which of
-    several optimal policies is found may differ, so these are left to `plan_discounted`.
+    Which of several optimal policies is found in place may differ from that of `plan_discounted`.
     """
     value, first, n_states = work.value, work.order, len(r)
     for s in range(n_states):
         first[s] = policy[s]
-    iterations, slack = 0, 0.0
-    changed = True
-    while changed and iterations < MOST_ITERATIONS:
-        iterations += 1
-        discounted_policy_value(P, r, gamma, policy, work)
-        slack = ROUNDING * largest(value)
-        changed = False
-        for turn in range(2 * n_states):
-            s = turn - n_states if turn >= n_states else n_states - 1 - turn
-            least = value[s] + slack
-            best = improve(P, r, gamma, value, s, policy, least)
-            if best > least:
-                value[s], changed = best, True
+    iterations = iterate(P, r, gamma, policy, work, True)
+    slack = ROUNDING * largest(value)
     if not is_alone(P, r, gamma, policy, value, 2 * slack / (1 - gamma)):
         for s in range(n_states):
             policy[s] = first[s]

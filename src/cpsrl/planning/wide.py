@@ -60,15 +60,15 @@ def wide(x: float) -> tuple[float, int]:
 @inlined
 def plus(m: float, k: int, n: float, j: int) -> tuple[float, int]:
     """Return m 2^(512 k) + n 2^(512 j)."""
+    if k == j:
+        return normal(m + n, k)
     if n == 0.0 or (k > j + 1 and m != 0.0):
         return m, k
     if m == 0.0 or j > k + 1:
         return n, j
     if k > j:
         return normal(m + n * DOWN, k)
-    if j > k:
-        return normal(m * DOWN + n, j)
-    return normal(m + n, k)
+    return normal(m * DOWN + n, j)
 
 
 @inlined
@@ -161,6 +161,13 @@ def put(digits: Any, lowest: int, i: int, m: float, k: int) -> tuple[bool, bool]
         else:
             digits[i, place] = value
     return True, fine
+
+
+def finer(places: Places, more: int) -> Places:
+    """Return places of the same numbers with so many more integers below."""
+    digits, lowest = places
+    below = np.zeros((len(digits), more), np.int64)
+    return Places(np.concatenate((below, digits), axis=1), lowest - BITS * more)
 
 
 def less(places: Places, others: Places) -> Places:

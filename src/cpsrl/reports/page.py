@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cpsrl import statistics
-from cpsrl.documents import DASHES, Cell, Table, rounded, slots
+from cpsrl.documents import DASHES, Cell, Table, figures, rounded, slots
 from cpsrl.documents import page as whole_page
 from cpsrl.experiments.results import Results
 from cpsrl.paper.figures import Finding
-from cpsrl.reports import figures, sweeps
+from cpsrl.reports import sweeps
 from cpsrl.reports.summary import (
     LEGEND,
     SIGNIFICANT,
@@ -194,7 +194,9 @@ def unfinished(results: Results, rows: Sequence[Row]) -> str:
         done = f"{count(row.runs, 'run')} to step {row.steps:,}" if row else "none"
         named.append(f"{agent} on {place}: {done}")
     wanted = f"{count(len(experiment.runs), 'run')} to step {results.steps:,}"
-    return f"{len(lacking)} of {len(pairs)} are to have {wanted}: {_listed(named, 6)}"
+    return (
+        f"{len(lacking)} of {len(pairs)} curves are unfinished ({wanted} each): {_listed(named, 6)}"
+    )
 
 
 def in_words(rows: Sequence[Row], pairs: Sequence[Comparison]) -> str:
@@ -221,7 +223,7 @@ def in_words(rows: Sequence[Row], pairs: Sequence[Comparison]) -> str:
         else:
             apart = f"can be told apart from {len(own) - len(alike)} of {len(own)} others"
             apart += f", but not from {_listed(alike)}"
-        text += f" It {apart}. Agents are compared in pairs, run by run."
+        text += f" It {apart}."
     if linear := [row.agent for row in rows if row.linear > 0.5]:
         still = "all agents" if len(linear) == len(rows) > 1 else _listed(linear)
         text += f" In most runs of {still} regret still grows linearly."

@@ -1,5 +1,6 @@
 """Everything there is to see of a results directory: page, figures, table, the paper's claims."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from cpsrl.documents import Table, as_markdown, pictures
-from cpsrl.documents.pictures import Looks, panels, style
+from cpsrl.documents import Table, as_markdown, figures, pictures
+from cpsrl.documents.pictures import FORMATS, Looks, panels, style
 from cpsrl.environments.suite import random_gain
 from cpsrl.experiments import Experiment, open_results
 from cpsrl.experiments.files import write_file
@@ -22,7 +23,7 @@ from cpsrl.mdp import ChangingWorld, Tabular
 from cpsrl.networks import ValueSampling
 from cpsrl.networks.plasticity import plasticity
 from cpsrl.paper import figures as paper
-from cpsrl.reports import figures, sweeps
+from cpsrl.reports import sweeps
 from cpsrl.reports.page import html, unfinished
 from cpsrl.reports.summary import HEADINGS, Row, cells, counted, markdown, summary
 from cpsrl.seeding import Streams
@@ -30,6 +31,8 @@ from cpsrl.simulation import Runs
 from cpsrl.simulation.optimum import gains_of
 
 PAGE = "report.html"
+OURS = re.compile(rf"(regret|final|gamma)(-\d\d+)?\.({'|'.join(FORMATS)})|report\.html")
+"""What the figures of a report, and the page that has them, are called."""
 PLASTICITY = (
     "The last hidden layer of the first run's networks, on the 512 observations that they met "
     "last: its units, how many directions carry 99% of it, and the share of units that are all but "
@@ -62,7 +65,7 @@ class Report:
 def report(
     directory: Path | str,
     out: Path | str | None = None,
-    formats: Sequence[str] = pictures.FORMATS,
+    formats: Sequence[str] = FORMATS,
 ) -> Report:
     """Write the page, the figures and the summary of a results directory, by default below itself.
 
@@ -101,7 +104,7 @@ def report(
         text = html(results, runs, rows, pairs, found, inline, used)
         write_file(out / PAGE, text.encode())
         paths.append(out / PAGE)
-        figures.remove_older(out, paths)
+        _remove_older(out, paths)
     lines = [f"# {results.experiment.name}", "", as_markdown(results.experiment.description), ""]
     for note in runs.notes:
         lines += [f"Versions: {as_markdown(note)}.", ""]
@@ -118,6 +121,13 @@ def report(
     lines += [f"{key}: {as_markdown(value)}  " for key, value in source.items()]
     write_file(out / "summary.md", ("\n".join(lines) + "\n").encode())
     return Report(results.experiment, rows, found, [*paths, out / "summary.md"], runs.notes)
+
+
+def _remove_older(folder: Path, paths: Sequence[Path]) -> None:
+    """Remove the figures of a report in `folder` that are not among `paths`, and nothing else."""
+    for path in set(folder.iterdir()) - set(paths):
+        if OURS.fullmatch(path.name) and b"cpsrl" in path.read_bytes():
+            path.unlink()
 
 
 def _losses(experiment: Experiment, runs: Runs) -> dict[str, dict[int, float]]:

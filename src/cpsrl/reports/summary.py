@@ -196,13 +196,13 @@ def markdown(
 
 
 LEGEND = (
-    "Regret: mean over runs of steps times the optimal gain less the reward received, with its "
-    "interval (studentised bootstrap). One run dominates: it is farther from the median than four "
-    "times all others together (of five or more); mean and interval say little then. Reward rate: "
-    "reward a step. Of optimum: the rate as a share of the optimal gain. Growth: exponent b of "
-    "mean regret ~ t^b over the last decade of steps (1 is linear). Last tenth: regret per step "
-    "over the last tenth of the steps. Linear: share of runs that lose a step more than 5% of what "
-    "the uniformly random policy loses, over the last tenth as well as from a tenth of the steps "
-    "on; of the optimal gain above the lowest reward where that policy loses nothing or is not "
-    "evaluated (no table, or more than 10,000 states)."
+    "Regret: steps times the optimal gain less the rewards received; the mean over runs with its "
+    "95% interval (studentised bootstrap). One run dominates: of five runs or more one is farther "
+    "from the median than four times all others together, so mean and interval say little. Reward "
+    "rate: reward a step. Of optimum: the rate as a share of the optimal gain. Growth: exponent b "
+    "of mean regret ~ t^b over the last decade of steps (1 is linear). Last tenth: regret a step "
+    "over the last tenth of the steps. Linear: share of runs whose regret still grows: in the last "
+    "tenth of the steps, and from the first tenth on, they lose more a step than 5% of what the "
+    "uniformly random policy loses (5% of the optimal gain above the lowest reward where that "
+    "policy loses nothing or is not evaluated: no table, or more than 10,000 states)."
 )

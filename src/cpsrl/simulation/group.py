@@ -32,7 +32,7 @@ from cpsrl.simulation.loops import LOOPS, TOGETHER, Loops, Recorder, Run, Watch
 from cpsrl.simulation.optimum import discounted_loss, gains_of, optimum, reference_of
 from cpsrl.simulation.runs import Runs, farthest, record_steps
 from cpsrl.simulation.states import check_states, label_of, place_of, restore, states_of
-from cpsrl.support.checks import checked_whole
+from cpsrl.support.checks import WrongTypeError, checked_whole
 from cpsrl.support.interruptible import POLL_SECONDS, Threads
 from cpsrl.support.types import Ints
 
@@ -193,8 +193,10 @@ class Group:
     def _recording(self, first: int, last: int) -> Iterator[None]:
         """Have every run record the steps first, ..., last, into the recorder that it has."""
         whole = [run.recorder for run in self._runs]
-        for run in self._runs:
-            run.recorder = run.recorder.part(first, last)
+        marks = whole[0].tape.marks
+        if len(marks) and not first <= marks[0] <= marks[-1] <= last:
+            for run in self._runs:  # which costs a run of 100 steps a tenth of its time
+                run.recorder = run.recorder.part(first, last)
         try:
             yield
         finally:
@@ -305,8 +307,8 @@ def _begin(
             gain = float(gains_of(mdp)[simulator.state])
         else:
             simulator, gain = EnvironmentSimulator(mdp, streams), reference.gain
-        if predicts(spec):
-            agent = Predictor(spec, checked_mdp(mdp))
+        if not isinstance(spec, Agent) and predicts(spec):
+            agent = Predictor(spec, mdp if isinstance(mdp, Environment) else checked_mdp(mdp))
         elif not isinstance(spec, Agent):
             agent = _copied(spec, streams)
         elif not isinstance(agent, LiveAgent):
@@ -419,6 +421,8 @@ def _on_threads(
 
 def check_parts(agent: Any, mdp: Any) -> None:
     """Raise a ValueError unless these are an agent that can be started or copied, and a place."""
+    if isinstance(agent, Tabular):
+        raise WrongTypeError("the agent comes first: simulate(agent, mdp)")
     if isinstance(mdp, Environment):
         check_environment(mdp)
         if isinstance(agent, Agent):

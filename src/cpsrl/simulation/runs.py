@@ -125,6 +125,11 @@ class Runs:
         return tuple(dict.fromkeys(self.environment))
 
     @property
+    def against(self) -> str:
+        """What the regret of the first row is counted against (see `against_words`)."""
+        return against_words(self.reference[0])
+
+    @property
     def reward_rate(self) -> Floats:
         """`(rows, points)`: reward a step up to step t; NaN where the world changes."""
         rate = self.gain[:, None] - self.regret / self.times
@@ -213,7 +218,7 @@ class Runs:
         (agent, place, run), times = whose.most_common(1)[0]
         if times > 1:
             raise ValueError(
-                f"run {run} of {agent} on {place} is there {times} times: join runs of other "
+                f"run {run} of {agent} on {place} occurs {times} times: join runs of other "
                 "seeds, or of agents with labels of their own"
             )
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
@@ -289,7 +294,8 @@ class Runs:
                 f"a plot is of recorded runs on one environment, and here are "
                 f"{', '.join(self.environments) or 'none'}: take runs.select(environment=...)"
             )
-        figures = import_module("cpsrl.reports.figures")  # an upper floor, and it has matplotlib
+        from cpsrl.documents import figures  # it imports matplotlib
+
         with figures.given_or_new(ax) as ax:
             figures.regret_curves(ax, self, logarithmic)
             runs = np.unique(self.agent, return_counts=True)[1]
@@ -300,20 +306,26 @@ class Runs:
     def comparisons(self) -> dict[str, list[Comparison]]:
         """Return all pairs of agents by environment, of those that came farthest there.
 
-        There are none where these have different runs.
+        Of these they are the most that have the same runs, so that one that is not finished leaves
+        the others comparable.
         """
         found = {}
         for environment in self.environments if len(self.times) else ():
             here = self.select(environment=environment)
-            finals = {}
+            finals = dict[str, dict[int, float]]()
             for agent in here.agents:
                 one = here.select(agent=agent)
                 last = one.regret[:, -1].tolist()
                 if one.times[-1] == here.times[-1]:
                     finals[agent] = dict(zip(one.seeds.tolist(), last, strict=True))
-            if len({frozenset(final) for final in finals.values()}) == 1 and len(finals) > 1:
-                seeds = sorted(next(iter(finals.values())))
-                values = {agent: [final[s] for s in seeds] for agent, final in finals.items()}
+            alike = Counter(frozenset(final) for final in finals.values())
+            common = max(alike, key=lambda runs: (alike[runs], len(runs)))
+            if alike[common] > 1:
+                values = {
+                    agent: [final[s] for s in sorted(common)]
+                    for agent, final in finals.items()
+                    if final.keys() == common
+                }
                 found[environment] = compared(values)
         return found
 

@@ -84,6 +84,7 @@ def simulate(
         The runs, a row each.
     """
     agents = list(agent) if isinstance(agent, list | tuple) else [agent]
+    unasked = seeds is None and resume == ()
     seeds, seed = _seeds_of(seeds, seed, resume, len(agents))
     steps, runs = checked_whole("steps", steps, 1), run_numbers(seeds)
     how = (stop, threads, resample_times, trajectory, discounted_regret)
@@ -101,11 +102,10 @@ def simulate(
     labels = _labels(groups)
     shown = _shown(progress if stop is None else False)
     cost = f"{count(len(runs), 'run')} of {steps:,} steps"
-    usual = [f"steps={STEPS:_}"] * (steps == STEPS) + [f"seeds={SEEDS}"] * (len(runs) == SEEDS)
+    usual = [f"steps={STEPS:_}"] * (steps == STEPS) + [f"seeds={SEEDS}"] * unasked
     default = f" ({', '.join(usual)} by default)" if usual else ""
-    what = (
-        f"{' and '.join(labels)} in {place_of(mdp)}: {cost}{' each' * (len(labels) > 1)}{default}"
-    )
+    who = " and ".join(labels) if len(labels) < 3 else f"{len(labels)} agents"
+    what = f"{who} in {place_of(mdp)}: {cost}{' each' * (len(labels) > 1)}{default}"
     shown.begin(what, dict.fromkeys(labels, float(steps * len(runs))), {})
     parts, group = list[Runs](), groups[0]
     try:
@@ -142,10 +142,10 @@ def _interrupted(group: Group, missing: list[str]) -> str:
 def _labels(groups: list[Group]) -> list[str]:
     """Return the labels of the agents, or raise where two have the same."""
     labels = [label_of(group.agent) for group in groups]
-    label, times = Counter(labels).most_common(1)[0] if labels else ("", 0)
     if not labels:
         raise ValueError("there is no agent in the list: simulate takes one or more")
-    if times > 1:
+    if len(set(labels)) < len(labels):
+        label, times = Counter(labels).most_common(1)[0]
         raise ValueError(f"{times} agents are called {label!r}: give each a label of its own")
     return labels
 

@@ -82,7 +82,8 @@ def check_count(states: Any, runs: int, agents: int = 1) -> None:
     if states is None:
         raise ValueError(
             "resume is None: the earlier runs have no state to go on from, since their agent has "
-            "no state() and restore(state), or they were loaded without; leave resume out to begin"
+            "no state() and restore(state), they were loaded without, or they were interrupted at "
+            "different steps; leave resume out to begin"
         )
     if not isinstance(states, list | tuple) or not all(isinstance(s, dict) for s in states):
         raise ValueError("resume must be the `state` of earlier runs, one for every seed")

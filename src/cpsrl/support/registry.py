@@ -21,11 +21,13 @@ MOST_WORDS, MOST_LETTERS = 500, 200
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the entry of `words` that is most like `word`, or None when none is like it."""
+    """Return the entry of `words` that begins with `word` or is most like it; None if none is."""
     if len(word) > MOST_LETTERS:
         return None
-    close = difflib.get_close_matches(word, list(islice(words, MOST_WORDS)), n=1, cutoff=0.4)
-    return close[0] if close else None
+    lower = {one.lower(): one for one in islice(words, MOST_WORDS)}
+    begins = [one for one in lower if one.startswith(word.lower())] if len(word) > 2 else []
+    close = begins or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.4)
+    return lower[close[0]] if close else None
 
 
 def unknown(kind: str, word: str, words: Iterable[str], place: str = "") -> ValueError:

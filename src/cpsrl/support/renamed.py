@@ -40,6 +40,7 @@ MODULES = {
     "cpsrl.mdp.long_form": "cpsrl.mdp.transition_tables",
     "cpsrl.networks.crew": "cpsrl.networks.batched",
     "cpsrl.networks.ensemble": "cpsrl.networks.members",
+    "cpsrl.reports.figures": "cpsrl.documents.figures",
     "cpsrl.reports.paper": "cpsrl.paper.figures",
     "cpsrl.simulation.recording": "cpsrl.simulation.loops",
     "cpsrl.simulation.run": "cpsrl.simulation.loops",

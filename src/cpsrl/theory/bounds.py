@@ -163,11 +163,8 @@ def theorem_4_1(
     """Return the bound on the expected average-reward regret (eq. 2) that appendix C arrives at.
 
     Args:
-        n_states: S.
-        n_actions: A.
-        steps: T.
+        n_states, n_actions, steps, tau, span, version: as in `theorem_4_2`.
         gamma: the discount factor; None takes 1 - sqrt(S A / T), as the theorem does.
-        tau, span, version: as in `theorem_4_2`.
     """
     if gamma is None:
         gamma = horizon_gamma(n_states, n_actions, steps)

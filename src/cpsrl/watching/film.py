@@ -41,6 +41,7 @@ from cpsrl.simulation.loops import MOST_AT_ONCE, Recorder, Run
 from cpsrl.simulation.optimum import gains_of
 from cpsrl.support.checks import checked_whole
 from cpsrl.support.types import Floats, Ints
+from cpsrl.theory.regret import given_away
 
 MOST_STEPS = 100_000
 DRAWS, FEW_PAIRS = 79, 100
@@ -181,8 +182,7 @@ class Film:
     @cached_property
     def loss(self) -> Floats:
         """`(S, A)` what each action loses, 0 for a best one."""
-        gain, bias, shape = self.best.gain, self.best.bias, self.mdp.rewards.shape
-        lost = (gain + bias)[:, None] - self.mdp.rewards - (self.mdp.csr @ bias).reshape(shape)
+        lost = given_away(self.mdp, self.best)
         return np.asarray(np.where(lost > TIE * width_of(self.mdp.reward_range), lost, 0.0))
 
     def losses(self) -> Floats:

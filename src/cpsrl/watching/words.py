@@ -59,7 +59,7 @@ def story(film: Film) -> list[str]:
         f"the longest lasted {count(int(waits.max()), 'step')}."
     )
     worse = np.flatnonzero(losses)
-    since = f", and in all from step {worse[-1] + 2 if len(worse) else 1:,} on"
+    since = f", and in every one from step {worse[-1] + 2 if len(worse) else 1:,} on"
     said.append(
         f"It took a best action in {np.mean(losses == 0):.0%} of the steps"
         f"{'' if len(worse) and worse[-1] > 0.9 * film.step else since}."

@@ -1,12 +1,11 @@
-"""The figures of a report: every function draws into the axes it is given.
+"""The figures of runs, models and reports: every function draws into the axes it is given.
 
-The look of an agent is that of `cpsrl.documents.colours`, the same in every panel.
+The look of an agent is that of `cpsrl.documents.colours`, the same in every panel. This is the
+lowest floor, and what is drawn is of upper ones: `runs` is a `Runs`, `mdp` a `TabularMDP`.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
@@ -16,18 +15,12 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import LogLocator, MaxNLocator
 from scipy.optimize import isotonic_regression
 
-from cpsrl import statistics
 from cpsrl.documents.colours import COLOURS
-from cpsrl.documents.pictures import FORMATS, Looks, look, panels, save, style, tick
-from cpsrl.mdp import TabularMDP
-from cpsrl.reports.sweeps import Sweep
-from cpsrl.simulation import Runs
-from cpsrl.simulation.runs import against_words
+from cpsrl.documents.pictures import Looks, look, panels, save, style, tick
+from cpsrl.statistics import Band, Interval, mean_band
 
 __all__ = ["COLOURS", "look", "panels", "save", "style"]
 
-OURS = re.compile(rf"(regret|final|gamma)(-\d\d+)?\.({'|'.join(FORMATS)})|report\.html")
-"""What the figures of a report, and the page that has them, are called."""
 MOST_SHADES, MOST_ROWS, MOST_COLUMNS = 4_000_000, 40, 16
 """A model with more cells is drawn as dots, one with more rows or columns without names."""
 FLAT = 15
@@ -36,7 +29,7 @@ FLAT = 15
 
 def regret_curves(
     ax: Axes,
-    runs: Runs,
+    runs: Any,
     logarithmic: bool = False,
     looks: Looks | None = None,
     of: Literal["regret", "resamples"] = "regret",
@@ -50,7 +43,7 @@ def regret_curves(
     few runs can be so wide that nothing else would be seen.
     """
     looks, each = looks or look(runs.agents), {a: runs.select(agent=a) for a in runs.agents}
-    bands = {label: statistics.mean_band(getattr(one, of)) for label, one in each.items()}
+    bands = {label: mean_band(getattr(one, of)) for label, one in each.items()}
     least = min(float(getattr(one, of).min()) for one in each.values())
     most = max(float(getattr(one, of).max()) for one in each.values())
     floor, top = _range(bands.values()) if logarithmic else (-np.inf, np.inf)
@@ -84,12 +77,12 @@ def regret_curves(
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(tick)
     ax.set_xlabel("step")
-    words = " ".join(["regret", against_words(runs.reference[0])]).strip()
+    words = f"regret {runs.against}".strip()
     ax.set_ylabel(words if of == "regret" else "resamplings")
     label_ends(ax, float(runs.times[-1]), ends, looks)
 
 
-def final_regrets(ax: Axes, runs: Runs, looks: Looks | None = None) -> None:
+def final_regrets(ax: Axes, runs: Any, looks: Looks | None = None) -> None:
     """Draw the regret at the last step of every run, with median and quartiles, one row per agent.
 
     The scale is linear around zero, where good agents are, and logarithmic beyond.
@@ -129,11 +122,12 @@ def bends(finals: Iterable[Any]) -> bool:
     return max(sizes) > FLAT * min(sizes)
 
 
-def regret_against(ax: Axes, sweep: Sweep, steps: int, looks: Looks) -> None:
-    """Draw mean final regret against a varied option; agents without the option are level lines.
+def regret_against(ax: Axes, sweep: Any, steps: int, looks: Looks) -> None:
+    """Draw a `Sweep`, mean final regret against a varied option.
 
-    A gamma is spaced by its horizon, 1 / (1 - gamma). A point has the colour of its agent; a line
-    that is one agent's, on several environments, has it too.
+    Agents without the option are level lines. A gamma is spaced by its horizon, 1 / (1 - gamma). A
+    point has the colour of its agent; a line that is one agent's, on several environments, has it
+    too.
     """
     every = [point[2] for points in sweep.lines.values() for point in points]
     floor, top = _range([*every, *sweep.levels.values()])
@@ -180,7 +174,7 @@ def given_or_new(ax: Any) -> Iterator[Any]:
         yield ax
 
 
-def transitions(ax: Axes, mdp: TabularMDP) -> None:
+def transitions(ax: Axes, mdp: Any) -> None:
     """Draw a model: pairs of a state and an action as rows, next states as columns.
 
     Probabilities are shades, and numbers where there is room, with the mean reward to the right.
@@ -221,7 +215,7 @@ def reward_rates(ax: Axes, played: Any) -> None:
     if not len(played.times):
         raise ValueError("no step was recorded, so there is nothing to draw")
     took = np.diff(played.times, prepend=0)
-    band = statistics.mean_band(np.diff(played.rewards, prepend=0.0, axis=1) / took)
+    band = mean_band(np.diff(played.rewards, prepend=0.0, axis=1) / took)
     (colour,) = (one["color"] for one in look([played.label]).values())
     ax.plot(played.times, band.value, color=colour)
     ax.fill_between(played.times, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
@@ -229,13 +223,6 @@ def reward_rates(ax: Axes, played: Any) -> None:
     bands = f", mean of {len(played.rewards)} copies, 95% band" if len(played.rewards) > 1 else ""
     ax.set_title(f"{played.label} in {played.environment or 'an environment'}{bands}")
     ax.xaxis.set_major_formatter(tick)
-
-
-def remove_older(folder: Path, paths: Sequence[Path]) -> None:
-    """Remove the figures of a report in `folder` that are not among `paths`, and nothing else."""
-    for path in set(folder.iterdir()) - set(paths):
-        if OURS.fullmatch(path.name) and b"cpsrl" in path.read_bytes():
-            path.unlink()
 
 
 def label_ends(ax: Axes, end: float, ends: Sequence[tuple[str, float]], looks: Looks) -> None:
@@ -283,7 +270,7 @@ def _spread(heights: Any, gap: float) -> Any:
     return placed + max(0.0, -placed.min(initial=0.0))
 
 
-def _range(estimates: Iterable[statistics.Band | statistics.Interval]) -> tuple[float, float]:
+def _range(estimates: Iterable[Band | Interval]) -> tuple[float, float]:
     """Return the limits of a logarithmic axis that shows all positive values of `estimates`."""
     kept = list(estimates)
     values = np.concatenate([np.atleast_1d(e.value) for e in kept])

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from cpsrl import statistics
-from cpsrl.reports import figures
+from cpsrl.documents import figures
 from cpsrl.reports.sweeps import Sweep
 
 ORIGIN = {"command": "cpsrl run x.toml", "versions": "numpy 2.0"}
