@@ -68,7 +68,7 @@ class Caller:
     """A client with one connection."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
 
     def ask(self, place: str, body: Any = None) -> tuple[int, bytes]:
         """The status and the answer."""
