@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -67,7 +68,7 @@ class Caller:
     """A client with one connection."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
 
     def ask(self, place: str, body: Any = None) -> tuple[int, bytes]:
         """The status and the answer."""
@@ -169,8 +170,9 @@ def flood(folder: Path, share: float) -> Iterator[str]:
 def many(folder: Path, share: float) -> Iterator[str]:
     agents, n = folder / "agents", 1000
     agents.mkdir()
-    for i in range(n):
-        cpsrl.open(agents / f"shop-{i}.db", cpsrl.ContinuingPSRL(0.99), (6, 2)).close()
+    cpsrl.open(agents / "shop-0.db", cpsrl.ContinuingPSRL(0.99), (6, 2)).close()
+    for i in range(1, n):
+        shutil.copy(agents / "shop-0.db", agents / f"shop-{i}.db")
     with served(agents, folder / "log") as (server, port):
         callers, refused, times = [Caller(port) for _ in range(8)], [0], []
         callers[0].ask("/agents/shop-0/decide", {"id": "first", "state": 0})  # kernels are read

@@ -1,6 +1,7 @@
 """What the suite runs under and says at its end, and runs to draw and to report."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -10,6 +11,14 @@ from cpsrl.simulation import Runs
 # Ray's workers are nice to other processes unless told: on a busy machine they starve, and Ray
 # starts them again and again because they do not report.
 os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeds_ctrl_c():
+    """What a shell starts in the background begins with Ctrl-C ignored, and would never end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,4 @@
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
@@ -17,11 +16,3 @@ def folder(tmp_path):
     made = Path(tempfile.mkdtemp(dir=memory))
     yield made
     shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def heeds_ctrl_c():
-    """What a shell starts in the background begins with Ctrl-C ignored, and would never end."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

@@ -281,6 +281,29 @@ def test_whenever_ctrl_c_comes_the_agent_goes_on(path):
         again.check()
 
 
+def test_ctrl_c_in_foreign_code_while_it_is_loaded_is_no_damage(path, monkeypatch):
+    """NumPy, interrupted while it compares two types, says that they cannot be compared."""
+    agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
+    agent.decide("idle", id="a")
+    repeat = durable.Memory.repeat
+
+    def foreign(*given):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            raise TypeError("they can't be compared") from None
+        repeat(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable.Memory, "repeat", foreign)
+        with pytest.raises(KeyboardInterrupt):
+            agent._load()
+    assert agent.decide("idle", id="b").id == "b"
+    assert agent.pending() == ["a", "b"]
+    agent.close()
+
+
 def test_ctrl_c_while_it_is_closed_leaves_no_lock(path, monkeypatch):
     agent = cpsrl.open(path, COIN, (STATES, ACTIONS))
     agent.decide("idle")

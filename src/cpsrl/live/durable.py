@@ -139,10 +139,13 @@ class DurableAgent:
                 self.flush()
 
     def _load(self) -> None:
-        """Rebuild the agent from the snapshot and the events since then."""
+        """Rebuild the agent from the snapshot and the events since then.
+
+        A Ctrl-C waits: NumPy makes an error of its own of one that it meets, as if of damage.
+        """
         self._ahead = True  # until all of them are in it
-        stored = self._database.read("snapshot")
-        with decoding(self.path):
+        with uninterrupted(), decoding(self.path):
+            stored = self._database.read("snapshot")
             before = Options(background=self._about.get("background"))
             self._memory = Memory(self.spec, self.labels, 0, before, stored)
             for event, seal in self._database.events(self.event + 1, self._memory.seal):

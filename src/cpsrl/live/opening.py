@@ -84,7 +84,10 @@ def open(
 
 
 def view(path: str | os.PathLike[str], agent: Agent | None = None) -> DurableAgent:
-    """Return the agent in `path` as it stands, to look at: it changes nothing and needs no lock."""
+    """Return the agent in `path` as it stands, to look at: it changes nothing and needs no lock.
+
+    While it is open the WAL of a process that writes can only grow: close it.
+    """
     path, agent = Path(path), checked_agent(agent)
     if not path.is_file():
         raise FileNotFoundError(f"there is no agent at {path}")
