@@ -35,7 +35,8 @@ Kind = Annotated[Positional[str | None], arg(metavar="|".join(ALL), help_behavio
 def list_(kind: Kind = None) -> None:
     """List the names that experiments can use, with their options and a line about each.
 
-    For example, `cpsrl list agents`; `cpsrl list` alone gives all the names.
+    For example, `cpsrl list agents`; `cpsrl list` alone gives all the names. Families are models
+    for parametric beliefs, outcomes those for tied ones; torsos are for networks.
 
     Args:
         kind: what to list; by default all names, without a line about each.

@@ -150,7 +150,7 @@ def verify(
 
     Args:
         only: names of claims; all of them by default.
-        quick: compute less, in under a minute.
+        quick: compute less.
         seed: root seed of everything random.
         json: print a JSON list of objects, one for every claim.
     """
