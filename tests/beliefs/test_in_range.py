@@ -193,3 +193,30 @@ def test_sharpened_draws(monkeypatch):
         assert live.exact() is not live
         assert plain.exact() is plain
         np.testing.assert_array_equal(live.mean().dense, plain.mean().dense)
+
+
+def test_sharpened_draws_look_for_states_never_left(monkeypatch):
+    """From the pair known least, as if five visits more had led to one; only exact draws do not."""
+    counts = {(0, 0): 9, (0, 1): 9, (1, 0): 9, (1, 1): 7}
+    seen = [(*pair, 0.0, 1) for pair, n in counts.items() for _ in range(n)]
+    support = np.ones((3, 2, 3), bool)
+    support[1, 1, 2] = False
+    for states in (128, 0):
+        monkeypatch.setattr(dirichlet, "DENSE_STATES", states)
+        live = cpsrl.Dirichlet(sharpness=10.0, sharp_after=5.0).start(SIZES)
+        observe(live, seen)
+        P, _ = draws(live, 4000)
+        assert stats.kstest(P[:, 1, 1, 2], stats.beta(1 / 3 + 5, 2 / 3 + 25).cdf).pvalue > 1e-3
+        assert stats.kstest(P[:, 0, 1, 2], stats.beta(1 / 3, 2 / 3 + 45).cdf).pvalue > 1e-3
+        exact, _ = draws(live.exact(), 4000)
+        assert stats.kstest(exact[:, 1, 1, 2], stats.beta(1 / 3, 2 / 3 + 7).cdf).pvalue > 1e-3
+        apart = cpsrl.Dirichlet(support=support, sharpness=10.0, sharp_after=5.0).start(SIZES)
+        observe(apart, seen)
+        P, _ = draws(apart, 3000)
+        assert (P[:, 1, 1, 2] == 0).all()
+        looked = (P[:, :, :, 2].reshape(-1, 6)[:, :3] > 0.03).mean(axis=0)
+        assert np.abs(looked - looked.mean()).max() < 0.06, "of equal ones each as often"
+        assert looked.mean() > 0.3
+        observe(live, [(2, 0, 0.0, 2)])
+        P, _ = draws(live, 2000)
+        assert stats.kstest(P[:, 1, 1, 2], stats.beta(1 / 3, 2 / 3 + 25).cdf).pvalue > 1e-3

@@ -56,7 +56,7 @@ def test_blocks_do_not_share_their_noise(belief, monkeypatch):
 def test_one_block_draws_from_the_generator_it_is_given(belief):
     one, two = np.random.default_rng(4), np.random.default_rng(4)
     with sparse.words_of(two) as words:
-        ends, states, shares = sparse.sample_rows(belief.arrays, S, words, 0, S * A)
+        ends, states, shares = sparse.sample_rows(belief.arrays, S, (-1, -1), words, 0, S * A)
     drawn = belief.sample(one).csr
     np.testing.assert_array_equal(drawn.indptr[1:], ends)
     np.testing.assert_array_equal(drawn.indices, states)
@@ -76,7 +76,7 @@ def test_a_block_of_few_rows_has_room_for_all_successors_of_each():
     rewards = cpsrl.NormalGamma().arrays(cpsrl.Sizes(n, A))
     live = sparse.SparseDirichlet(n, np.ones(n * A), None, rewards)
     with sparse.words_of(np.random.default_rng(6)) as words:
-        ends, states, shares = sparse.sample_rows(live.arrays, n, words, 0, 5)
+        ends, states, shares = sparse.sample_rows(live.arrays, n, (-1, -1), words, 0, 5)
     np.testing.assert_array_equal(ends, n * np.arange(1, 6))
     np.testing.assert_array_equal(np.sort(states.reshape(5, n)), np.tile(np.arange(n), (5, 1)))
     np.testing.assert_allclose(shares.reshape(5, n).sum(axis=1), 1.0)

@@ -13,6 +13,7 @@ from cpsrl.live.app import app
 from cpsrl.live.apprentice import SURE
 
 PROBLEM = (["idle", "busy"], ["wait", "go", "stop"])
+COIN = cpsrl.ContinuingPSRL(0.9)
 
 
 @pytest.fixture
@@ -106,6 +107,29 @@ def test_an_apprentice_takes_over_once_it_is_better(path):
         worked(agent, 40, rng, [0.5, 0.3, 0.2], 150)
     with cpsrl.open(path) as agent:
         assert not agent.status()["apprentice"]
+
+
+def test_it_keeps_to_what_was_tried_until_it_is_freed(path):
+    rng = np.random.default_rng(3)
+    with cpsrl.open(path, COIN, PROBLEM, apprentice=True, journal="keep") as agent:
+        worked(agent, 300, rng, [0.7, 0.3, 0.0])
+        agent.take_over()
+        assert not agent.status()["apprentice"]
+        worked(agent, 60, rng, [0.7, 0.3, 0.0], 300)
+        state = agent.agent.state()
+        agent._disk.end("was let go without a word")
+    with cpsrl.open(path) as agent:
+        assert equal(agent.agent.state(), state), "what is repeated is what was done"
+        assert {agent.decide("busy").action for _ in range(100)} == {"go"}
+        agent.check()
+        agent.evolve(add_actions=["run"])
+        assert {agent.decide("busy").action for _ in range(100)} == {"go"}
+    with cpsrl.open(path) as agent:
+        assert {agent.decide("idle").action for _ in range(100)} == {"go"}
+        assert not agent.agent.choices.available[0, 2:].any()
+        agent.take_over(force=True)
+        assert agent.agent.choices.available is None
+        assert {agent.decide("idle").action for _ in range(200)} >= {"go", "stop"}
 
 
 def test_it_does_not_take_over_from_the_best_or_from_what_never_varies(folder):

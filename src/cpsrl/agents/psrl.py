@@ -44,7 +44,7 @@ from cpsrl.resampling import (
 )
 from cpsrl.seeding import Streams, check_streams
 from cpsrl.support.checks import checked_arrays, checked_whole
-from cpsrl.support.types import Floats, Ints
+from cpsrl.support.types import Bools, Floats, Ints
 
 STEP, START, PREVIOUS, RESAMPLES, ROW, ASKED, DUE = range(7)
 """Places in an agent's clock: the step t about to be taken, the first step t_k of the current
@@ -148,13 +148,12 @@ class PSRLAgent(LiveAgent):
     """After how many steps a new policy begins, which is drawn meanwhile (`cpsrl.live.Options`)."""
 
     def __init__(self, spec: "PosteriorSampler", problem: Problem, streams: Streams) -> None:
-        self.sizes = sizes_of(problem, spec.label)
+        self.sizes = self.choices = sizes_of(problem, spec.label)
         rows = self.sizes.n_states * self.sizes.n_actions
         self.rule = spec.rule.resolve(rows, None)
         self.spec = spec.with_rule(self.rule)
         self.objective = spec.objective
         self.problem = problem
-        self.stand_in = self.sizes.kernel_stand_in
         self.evidence = Evidence(started(spec.belief, problem), self.sizes)
         self.expected = Expected(problem)
         self.kernels: dict[Any, Any] = {}  # kept by the compiled loop
@@ -203,6 +202,18 @@ class PSRLAgent(LiveAgent):
         self.ask()
         self._enter(row, reward, next_state)
         self._move_on(asked=False)
+
+    def keep_to(self, among: Bools | None) -> None:
+        """Act among the actions `(S, A)` only, from the next step on; None: all that there are."""
+        choices = self.sizes if among is None else replace(self.sizes, available=among)
+        for one in (self, *self.members.values()):
+            one.choices = choices
+            one.clock[DUE] = 1
+
+    @property
+    def stand_in(self) -> Ints:
+        """`(S, A)` for actions that are not to be taken; empty where all may be."""
+        return self.choices.kernel_stand_in
 
     def decide(self, state: int) -> int:
         """Return the action in `state` and move time on.
@@ -287,7 +298,7 @@ class PSRLAgent(LiveAgent):
             self.drawn = model.P.reshape(*shape, -1), model.r.reshape(shape)
             return self.drawn
         self.drawn = None  # there need not be room for two
-        self.drawn = drawn = small_model(live_belief.sample(self.streams.belief), self.sizes)
+        self.drawn = drawn = small_model(live_belief.sample(self.streams.belief), self.choices)
         if isinstance(drawn, TabularMDP):
             self.policy[:] = self.objective.solve(drawn, gamma)
         else:

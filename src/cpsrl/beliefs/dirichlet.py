@@ -53,11 +53,12 @@ from cpsrl.beliefs.row_kinds import (
     draw_kind,
     draw_shares,
     mean_kinds,
+    noisy_chance,
     repeated_chance,
     row_kinds,
     with_rows,
 )
-from cpsrl.beliefs.sharpness import EXACT, weight_of
+from cpsrl.beliefs.sharpness import EXACT, draw_never_left, never_left, weight_of
 from cpsrl.beliefs.sparse import MOST_CELLS, SparseDirichlet
 from cpsrl.mdp import DENSE_STATES, Problem, TabularMDP
 from cpsrl.mdp.problem import Sizes
@@ -127,6 +128,7 @@ def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats
     if learned:
         find_kinds(belief, visits)
         draw_shares(kinds, words)
+    entered, into = draw_entry(belief, visits, words)
     for row in range(len(belief.alpha)):
         shapes, cells = belief.alpha[row], out[row]
         if learned:
@@ -137,7 +139,8 @@ def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats
                     cells[j] = 0.0
                 cells[only] = 1.0
                 continue
-        if visits[row] < 1:
+        more = belief.sharp[1] if row == entered else 0.0
+        if visits[row] + more < 1:
             total = 0.0
             for j in range(len(shapes)):
                 total += shapes[j]
@@ -149,6 +152,8 @@ def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats
             shape = shapes[j]
             if weight != 1.0:
                 shape += (weight - 1.0) * (shape - belief.prior[row, j])
+            if more > 0.0 and j == into:
+                shape += more
             if shape == small.shape:
                 x = draw_small(small, words)
             else:
@@ -160,6 +165,31 @@ def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats
         scale = 1.0 / total
         for j in range(len(shapes)):
             cells[j] *= scale
+
+
+@leaf
+def draw_entry(belief: DirichletArrays, visits: Ints, words: Words) -> tuple[int, int]:
+    """Draw a row and a state never left to be reached from it (see `sharpness`), or -1."""
+    n_states, entered, ties, most = belief.alpha.shape[1], -1, 0, 0.0
+    n_actions = len(belief.alpha) // n_states
+    into = -1 if belief.sharp[0] == 1.0 else draw_never_left(visits, n_actions, words)
+    if into < 0:
+        return entered, into
+    for row in range(len(belief.alpha)):
+        if never_left(visits, row // n_actions, n_actions):
+            continue
+        n, total = float(visits[row]), 0.0
+        for j in range(n_states):
+            total += belief.prior[row, j]
+        share = noisy_chance(belief.kinds, row, n) * belief.prior[row, into]
+        share /= total + weight_of(n, belief.sharp) * n
+        if share > most:
+            most, entered, ties = share, row, 1
+        elif share == most and share > 0.0:
+            ties += 1
+            if uniform(words) * ties < 1.0:
+                entered = row
+    return entered, into
 
 
 @leaf

@@ -86,6 +86,15 @@ def draw_kind(kinds: RowKinds, row: int, n: float, exact: bool, words: Words) ->
     return KNOWN if q > 0.0 and uniform(words) * (w + (1.0 - w) * q) < w else NOISY
 
 
+@leaf
+def noisy_chance(kinds: RowKinds, row: int, n: float) -> float:
+    """Return P(noisy) of a row visited n times for the w_a drawn; 1 where kinds are not learned."""
+    if len(kinds.repeated) == 0 or n <= 0.0 or kinds.repeated[row] <= 0.0:
+        return 1.0
+    w, q = kinds.shares[row % len(kinds.shares)], kinds.repeated[row]
+    return (1.0 - w) * q / (w + (1.0 - w) * q)
+
+
 def mean_kinds(kinds: RowKinds, visits: Any) -> tuple[Any, Any]:
     """Return the posterior means `(S*A,)` of KNOWN and of NEW, after so many visits."""
     known, new = np.zeros((2, len(kinds.repeated)))

@@ -15,13 +15,25 @@ faster from there on, and so does the share of the successors that were never se
 visits count once, because a few can mislead: where the way up a river shows once in three tries, a
 row that is believed after two is given up.
 
-This is a power of the likelihood, a tempered ("cold") posterior and not a posterior: its draws say
-what to try, not how sure the belief is. `exact` of a live belief draws from the posterior. k = 1 is
-the posterior itself, bit for bit.
+One thing is looked for longer: states never left, of a problem that says how many states it has.
+Where a river of fifty states has shown 47 of them, a row of n visits leaves the other three 3/50 of
+a share of 1 / (1 + f n), and no draw swims that far. But every state of a problem can be reached,
+as a rule. So each draw supposes that one state s' never left, chosen at random, is reached from the
+pair (s, a) of a state left before of which that is most probable,
+
+    argmax P(noisy | data) alpha(s') / (alpha_0 + f n),    noisy as in `row_kinds`,
+
+and gives it c visits more that led to s'. A pair chosen at random in place of the most probable one
+would be another in each draw, and what one draw sets out for, the next would turn away from.
+
+The former is a power of the likelihood, a tempered ("cold") posterior, and with the latter no
+posterior at all: draws say what to try, not how sure the belief is. `exact` of a live belief draws
+from the posterior. k = 1 is the posterior itself, bit for bit.
 """
 
-from cpsrl._private.compile import inlined
-from cpsrl.support.types import Floats
+from cpsrl._private.compile import inlined, leaf
+from cpsrl._private.variates import Words, uniform
+from cpsrl.support.types import Floats, Ints
 
 EXACT = (1.0, 0.0)
 """k and c of draws from the posterior."""
@@ -34,3 +46,24 @@ def weight_of(visits: float, sharp: Floats) -> float:
     if sharp[0] == 1.0 or visits <= after:
         return 1.0
     return (after + sharp[0] * (visits - after)) / visits
+
+
+@leaf
+def never_left(visits: Ints, state: int, n_actions: int) -> bool:
+    """Return whether no pair of a state was visited; `visits` `(S*A,)`."""
+    total = 0.0
+    for row in range(state * n_actions, (state + 1) * n_actions):
+        total += visits[row]
+    return total <= 0.0
+
+
+@leaf
+def draw_never_left(visits: Ints, n_actions: int, words: Words) -> int:
+    """Draw one of the states never left; -1 where there is none."""
+    chosen, n = -1, 0
+    for state in range(len(visits) // n_actions):
+        if never_left(visits, state, n_actions):
+            n += 1
+            if n == 1 or uniform(words) * n < 1.0:
+                chosen = state
+    return chosen

@@ -40,10 +40,11 @@ from cpsrl.beliefs.row_kinds import (
     draw_kind,
     draw_shares,
     mean_kinds,
+    noisy_chance,
     repeated_chance,
     with_rows,
 )
-from cpsrl.beliefs.sharpness import EXACT, weight_of
+from cpsrl.beliefs.sharpness import EXACT, draw_never_left, never_left, weight_of
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.parallel import in_parallel
 from cpsrl.seeding import words_of
@@ -136,9 +137,17 @@ class Scratch(NamedTuple):
 
 @jit
 def sample_rows(
-    belief: SparseArrays, n_states: int, words: Words, begin_row: int, end_row: int
+    belief: SparseArrays,
+    n_states: int,
+    entry: tuple[int, int],
+    words: Words,
+    begin_row: int,
+    end_row: int,
 ) -> tuple[Any, Any, Floats]:
-    """Draw some transition rows; return where each ends, the successors and their probabilities."""
+    """Draw some transition rows; return where each ends, the successors and their probabilities.
+
+    `entry` is what `draw_entry` gives.
+    """
     support_start, support_state = belief.support_start, belief.support_state
     n_rows = end_row - begin_row
     everything = len(support_start) == 0
@@ -171,7 +180,8 @@ def sample_rows(
                 end += 1
                 ends[row - begin_row] = end
                 continue
-        end, total = _draw_observed(belief, row, words, scratch, states, shares, start)
+        into = entry[1] if row == entry[0] else -1
+        end, total = _draw_observed(belief, row, into, words, scratch, states, shares, start)
         if end - start < n_candidates:
             candidates = begin, n_candidates, n_candidates - (end - start)
             out, observed = (states, shares), (total, belief.cell[row])
@@ -209,13 +219,17 @@ def find_kinds(belief: SparseArrays, n_states: int) -> None:
 def _draw_observed(
     belief: SparseArrays,
     row: int,
+    into: int,
     words: Words,
     scratch: Scratch,
     states: Any,
     shares: Floats,
     end: int,
 ) -> tuple[int, float]:
-    """Draw the observed successors into states and shares from `end` on; return end and sum."""
+    """Draw the observed successors into states and shares from `end` on; return end and sum.
+
+    `into`, if it is a state, has more visits than were observed (see `sharpness`).
+    """
     a, entry, total, visits = belief.cell[row], belief.first[row], 0.0, 0
     if belief.sharp[0] != 1.0:
         while entry >= 0:
@@ -226,11 +240,47 @@ def _draw_observed(
     while entry >= 0:
         scratch.stamp[belief.successor[entry]] = row
         states[end] = belief.successor[entry]
-        shares[end] = standard_gamma(words, weight * belief.counts[entry] + a)
+        shape = weight * belief.counts[entry] + a
+        if belief.successor[entry] == into:
+            shape, into = shape + belief.sharp[1], -1
+        shares[end] = standard_gamma(words, shape)
         total += shares[end]
         end += 1
         entry = belief.following[entry]
+    if into >= 0:
+        scratch.stamp[into] = row
+        states[end], shares[end] = into, standard_gamma(words, belief.sharp[1] + a)
+        total += shares[end]
+        end += 1
     return end, total
+
+
+@jit
+def draw_entry(belief: SparseArrays, n_states: int, visits: Ints, words: Words) -> tuple[int, int]:
+    """Draw a row and a state never left to be reached from it (see `sharpness`), or -1."""
+    n_actions, support_start = len(belief.first) // n_states, belief.support_start
+    into = -1 if belief.sharp[0] == 1.0 else draw_never_left(visits, n_actions, words)
+    entered, ties, most, cells = -1, 0, 0.0, n_states
+    if into < 0:
+        return entered, into
+    for row in range(len(belief.first)):
+        if never_left(visits, row // n_actions, n_actions):
+            continue
+        if len(support_start) > 0:
+            start, end = support_start[row], support_start[row + 1]
+            if not (belief.support_state[start:end] == into).any():
+                continue
+            cells = end - start
+        n, a = float(visits[row]), belief.cell[row]
+        share = noisy_chance(belief.kinds, row, n) * a
+        share /= a * cells + weight_of(n, belief.sharp) * n
+        if share > most:
+            most, entered, ties = share, row, 1
+        elif share == most and share > 0.0:
+            ties += 1
+            if uniform(words) * ties < 1.0:
+                entered = row
+    return entered, into
 
 
 @leaf
@@ -376,21 +426,26 @@ class SparseDirichlet(LiveBelief):
     def _drawn(self, rng: np.random.Generator) -> Any:
         """Draw the transitions, a sparse matrix `(S*A, S)`."""
         n_rows = len(self.arrays.cell)
-        if self.kinds is not None:
+        kinds, entry = self.kinds, (-1, -1)
+        if kinds is not None or self.sharp[0] != 1.0:
             with words_of(rng) as words:
-                draw_shares(self.kinds, words)
+                if kinds is not None:
+                    draw_shares(kinds, words)
+                entry = draw_entry(self.arrays, self.n_states, self.rewards.seen, words)
         begins = range(0, n_rows, BLOCK_ROWS)
         streams = [rng]
         if len(begins) > 1:
             seeds = rng.integers(1 << 64, size=(len(begins), 4), dtype=np.uint64)
             streams = [np.random.default_rng(seed) for seed in seeds]
         parts = [
-            (stream, begin, min(begin + BLOCK_ROWS, n_rows))
+            (stream, entry, begin, min(begin + BLOCK_ROWS, n_rows))
             for stream, begin in zip(streams, begins, strict=True)
         ]
         starts, filled = np.zeros(n_rows + 1, np.int64), 0
         states, shares = np.empty(0, np.int32), np.empty(0)
-        for (_, begin, end), block in zip(parts, in_parallel(self._block, (), parts), strict=True):
+        for (_, _, begin, end), block in zip(
+            parts, in_parallel(self._block, (), parts), strict=True
+        ):
             until = filled + len(block[1])
             if until > len(states):
                 # for the blocks to come as well; memory that is not written to is not taken
@@ -404,9 +459,11 @@ class SparseDirichlet(LiveBelief):
             array.setflags(write=False)  # and so the model need not copy it
         return drawn
 
-    def _block(self, rng: np.random.Generator, begin: int, end: int) -> tuple[Any, Any, Floats]:
+    def _block(
+        self, rng: np.random.Generator, entry: tuple[int, int], begin: int, end: int
+    ) -> tuple[Any, Any, Floats]:
         with words_of(rng) as words:
-            return sample_rows(self.arrays, self.n_states, words, begin, end)
+            return sample_rows(self.arrays, self.n_states, entry, words, begin, end)
 
     @property
     def sharp(self) -> Floats:

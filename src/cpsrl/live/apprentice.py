@@ -13,6 +13,9 @@ g being the average reward from the states as often as they were met. At SURE it
 posterior may be looked at whenever one likes: the probability is right each time, for problems that
 the prior expects. An action that was never tried speaks for nothing, so where the policy before
 always does the same, its apprentice never takes over by itself.
+
+What is better is pi_1, not a policy that looks at what nobody has tried. So from then on it draws
+and plans as it always does, but among the actions pi_1 had to choose from (`tried`).
 """
 
 from dataclasses import dataclass
@@ -29,6 +32,13 @@ from cpsrl.support.types import Bools, Ints
 LEAST = 5
 SURE = 0.95
 DRAWS = 199
+
+
+def tried(visits: Ints, available: Bools | None) -> Bools:
+    """Return which actions `(S, A)` were seen LEAST times; all in a state where none was."""
+    there: Bools = np.ones(visits.shape, np.bool_) if available is None else available
+    known = (visits >= LEAST) & there
+    return np.where(known.any(axis=1, keepdims=True), known, there)
 
 
 @dataclass(frozen=True)
@@ -61,9 +71,9 @@ def verdict(agent: PSRLAgent, visits: Ints, seed: int) -> Verdict:
     theirs = np.where(met > 0, visits, there) / np.where(
         met > 0, met, there.sum(axis=1, keepdims=True)
     )
-    known = (visits >= LEAST) & there
-    among = np.where(known.any(axis=1, keepdims=True), known, there)
-    belief: Any = agent.belief
+    among = tried(visits, sizes.available)
+    known = among & (visits >= LEAST)
+    belief: Any = agent.belief.exact()
     mean = belief.mean()
     best = solve_average(TabularMDP(mean.transitions, mean.rewards, available=among)).policy
     own = np.where(known.any(axis=1, keepdims=True), np.eye(visits.shape[1])[best], theirs)

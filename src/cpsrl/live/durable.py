@@ -20,7 +20,7 @@ import numpy as np
 
 from cpsrl.agents import Agent
 from cpsrl.agents.checkpoint import recipe_in, stored_recipe
-from cpsrl.live.apprentice import Verdict, check_can_be_one, verdict
+from cpsrl.live.apprentice import LEAST, Verdict, check_can_be_one, verdict
 from cpsrl.live.at_path import Lock, reading
 from cpsrl.live.disk import Disk, uninterrupted
 from cpsrl.live.events import (
@@ -428,13 +428,19 @@ class DurableAgent:
     def take_over(self, force: bool = False) -> Verdict:
         """Let an apprentice act by itself, if it is better or by `force`; return how it compares.
 
+        If it is better it keeps to actions that were tried (`cpsrl.live.apprentice`); by `force`,
+        also later, it takes any.
+
         An apprentice asks itself at 64, 128, 256, ... outcomes, in a thread of its own.
         """
         found = self.verdict()
         with self._writing:
-            if self.options.apprentice and (found.better or force):
+            before = self.options.apprentice
+            if (before and (found.better or force)) or (force and self._memory.tried is not None):
                 about = self._about | {"apprentice": False}
-                event = self._event(Kind.TAKE_OVER, f"better with probability {found.probability}")
+                words = f"better with probability {found.probability}"
+                least = None if force else float(LEAST)
+                event = self._event(Kind.TAKE_OVER, words, None, None, least)
 
                 def write(*_: object) -> None:
                     self._database.write("about", about)

@@ -12,7 +12,7 @@ import numpy as np
 from cpsrl.agents import Agent, Fleet
 from cpsrl.agents.evolution import Kept, evolved
 from cpsrl.experiments.provenance import PACKAGES, Provenance, provenance
-from cpsrl.live.apprentice import check_can_be_one
+from cpsrl.live.apprentice import check_can_be_one, tried
 from cpsrl.live.events import Event, Kind, check_line
 from cpsrl.live.explain import best_among
 from cpsrl.live.labels import Labels
@@ -20,7 +20,7 @@ from cpsrl.live.options import Options
 from cpsrl.live.totals import Totals
 from cpsrl.seeding import Streams
 from cpsrl.support.checks import checked_kind, checked_whole, count
-from cpsrl.support.types import Ints
+from cpsrl.support.types import Bools, Ints
 
 
 class Memory:
@@ -49,6 +49,8 @@ class Memory:
         """The state and action of `act`, until time moves on."""
         self.changed = ""
         """In words, the versions that are others here than where the snapshot was written."""
+        self.tried: Bools | None = None
+        """The actions `(S, A)` that an apprentice that took over keeps to."""
         self.used: dict[str, float] = {}
         """When each stream has decided last, the longest ago first; those of before, on opening."""
         self.resample_seconds = 0.0
@@ -64,6 +66,7 @@ class Memory:
             "agent": self.live.state(),
             "tally": self.totals.state(),
             "acted": self.acted,
+            "tried": self.tried,
             "provenance": vars(provenance((*PACKAGES, *self.live.spec.packages))),
         }
 
@@ -76,6 +79,9 @@ class Memory:
             shown = self.labels.shown(acted[0]), self.labels.shown_action(acted[1])
             self.labels.sizes.checked_action(*shown)
             self.acted = acted[0], acted[1]
+        if (among := stored.get("tried")) is not None:
+            self._keep_to(np.asarray(among, np.bool_))
+            self.live.restore(stored["agent"])  # with its clock
         self.changed = Provenance(**stored["provenance"]).difference()
         self.used = dict.fromkeys(self.members, time.time())
 
@@ -131,6 +137,8 @@ class Memory:
             totals.add(reward, at)
         elif kind is Kind.DISCARD:
             totals.counts["discarded"] += 1
+        elif kind is Kind.TAKE_OVER:
+            self._keep_to(None if reward is None else self._tried())
         elif kind is Kind.LEAVE:
             del self.live.members[stream], self.used[str(stream)]
         if kind is not Kind.VERSIONS:
@@ -147,7 +155,19 @@ class Memory:
         new.labels, new.acted = labels, None
         new.used = {name: at for name, at in self.used.items() if name in new.members}
         new.totals = self.totals.wider(labels.n_states, labels.n_actions)
+        if self.tried is not None:
+            new._keep_to(new._tried() if hasattr(new.live, "keep_to") else None)
         return new, kept
+
+    def _tried(self) -> Bools:
+        rows, columns = self.labels.kept
+        return tried(self.totals.visits[np.ix_(rows, columns)], self.labels.sizes.available)
+
+    def _keep_to(self, among: Bools | None) -> None:
+        if self.tried is not None or among is not None:
+            self.tried = among
+            if hasattr(self.live, "keep_to"):
+                self.live.keep_to(among)
 
     def _settle(self, options: Options) -> None:
         check_settings(self.live, options)
