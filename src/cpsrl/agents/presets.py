@@ -66,7 +66,7 @@ class AdaptivePSRL(PSRL, metaclass=Preset):
     It plans for the average reward. Mean rewards lie in the problem's range, and whether rewards
     are noisy is learned across pairs (`InRange`); whether transitions are deterministic is learned
     for each action (`cpsrl.beliefs.row_kinds`). From the fourth visit to a pair on each counts ten
-    times where models are drawn (`cpsrl.beliefs.sharpness`).
+    times where models are drawn, and these look for states never left (`cpsrl.beliefs.sharpness`).
 
     Args:
         rule: when to draw; None for `Discoveries()`, which looks at the data. (A coin would repeat
