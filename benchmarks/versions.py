@@ -170,6 +170,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[""], help="words of the rows to measure")
     parser.add_argument("--wall", action="store_true", help="times of a clock on the wall")
     options = parser.parse_args()
+    if not Path(options.before, "cpsrl", "__init__.py").is_file():
+        parser.error(f"there is no package cpsrl in {options.before}: give the folder src")
     wall = ["--wall"] * options.wall
     now = str(Path(cpsrl.__file__).parents[1])
     versions = {"before": Version(options.before, *wall), "now": Version(now, *wall)}
