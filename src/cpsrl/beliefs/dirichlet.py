@@ -58,7 +58,7 @@ from cpsrl.beliefs.row_kinds import (
     row_kinds,
     with_rows,
 )
-from cpsrl.beliefs.sharpness import EXACT, draw_never_left, never_left, weight_of
+from cpsrl.beliefs.sharpness import EXACT, draw_never_left, likelier, never_left, weight_of
 from cpsrl.beliefs.sparse import MOST_CELLS, SparseDirichlet
 from cpsrl.mdp import DENSE_STATES, Problem, TabularMDP
 from cpsrl.mdp.problem import Sizes
@@ -170,11 +170,11 @@ def sample_rows(belief: DirichletArrays, visits: Ints, words: Words, out: Floats
 @leaf
 def draw_entry(belief: DirichletArrays, visits: Ints, words: Words) -> tuple[int, int]:
     """Draw a row and a state never left to be reached from it (see `sharpness`), or -1."""
-    n_states, entered, ties, most = belief.alpha.shape[1], -1, 0, 0.0
+    n_states, best = belief.alpha.shape[1], (0.0, -1, 0)
     n_actions = len(belief.alpha) // n_states
     into = -1 if belief.sharp[0] == 1.0 else draw_never_left(visits, n_actions, words)
     if into < 0:
-        return entered, into
+        return -1, into
     for row in range(len(belief.alpha)):
         if never_left(visits, row // n_actions, n_actions):
             continue
@@ -183,13 +183,8 @@ def draw_entry(belief: DirichletArrays, visits: Ints, words: Words) -> tuple[int
             total += belief.prior[row, j]
         share = noisy_chance(belief.kinds, row, n) * belief.prior[row, into]
         share /= total + weight_of(n, belief.sharp) * n
-        if share > most:
-            most, entered, ties = share, row, 1
-        elif share == most and share > 0.0:
-            ties += 1
-            if uniform(words) * ties < 1.0:
-                entered = row
-    return entered, into
+        best = likelier(best, share, row, words)
+    return best[1], into
 
 
 @leaf

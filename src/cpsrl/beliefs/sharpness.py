@@ -67,3 +67,18 @@ def draw_never_left(visits: Ints, n_actions: int, words: Words) -> int:
             if n == 1 or uniform(words) * n < 1.0:
                 chosen = state
     return chosen
+
+
+@leaf
+def likelier(
+    best: tuple[float, int, int], share: float, row: int, words: Words
+) -> tuple[float, int, int]:
+    """Return the best share so far, a row that has it, drawn among all, and how many do."""
+    most, chosen, ties = best
+    if share > most:
+        return share, row, 1
+    if share == most and share > 0.0:
+        ties += 1
+        if uniform(words) * ties < 1.0:
+            chosen = row
+    return most, chosen, ties

@@ -44,7 +44,7 @@ from cpsrl.beliefs.row_kinds import (
     repeated_chance,
     with_rows,
 )
-from cpsrl.beliefs.sharpness import EXACT, draw_never_left, never_left, weight_of
+from cpsrl.beliefs.sharpness import EXACT, draw_never_left, likelier, never_left, weight_of
 from cpsrl.mdp import TabularMDP
 from cpsrl.planning.parallel import in_parallel
 from cpsrl.seeding import words_of
@@ -260,9 +260,9 @@ def draw_entry(belief: SparseArrays, n_states: int, visits: Ints, words: Words) 
     """Draw a row and a state never left to be reached from it (see `sharpness`), or -1."""
     n_actions, support_start = len(belief.first) // n_states, belief.support_start
     into = -1 if belief.sharp[0] == 1.0 else draw_never_left(visits, n_actions, words)
-    entered, ties, most, cells = -1, 0, 0.0, n_states
+    best, cells = (0.0, -1, 0), n_states
     if into < 0:
-        return entered, into
+        return -1, into
     for row in range(len(belief.first)):
         if never_left(visits, row // n_actions, n_actions):
             continue
@@ -274,13 +274,8 @@ def draw_entry(belief: SparseArrays, n_states: int, visits: Ints, words: Words) 
         n, a = float(visits[row]), belief.cell[row]
         share = noisy_chance(belief.kinds, row, n) * a
         share /= a * cells + weight_of(n, belief.sharp) * n
-        if share > most:
-            most, entered, ties = share, row, 1
-        elif share == most and share > 0.0:
-            ties += 1
-            if uniform(words) * ties < 1.0:
-                entered = row
-    return entered, into
+        best = likelier(best, share, row, words)
+    return best[1], into
 
 
 @leaf
